@@ -1,0 +1,129 @@
+/* One generation, from request to frames.
+ *
+ *     zoe_job_params p;
+ *     zoe_job_params_init(&p);
+ *     p.model = "Wan2.2-I2V-A14B";
+ *     p.image = "cat.png";
+ *     p.prompt = "A cat jumps.";
+ *     p.out = "cat.mp4";
+ *     zoe_job *job = NULL;
+ *     status = zoe_job_new(ctx, &job, &p);
+ *     if (status == ZOE_OK)
+ *         status = zoe_job_open(ctx, job);
+ *     if (status == ZOE_OK)
+ *         status = zoe_job_run(ctx, job);
+ *     zoe_job_free(job);
+ *
+ * zoe_job_new checks the options and loads nothing; zoe_job_open looks at headers and picture and
+ * makes the plan; zoe_job_run does the work, once. Files appear under their names when complete.
+ */
+#ifndef ZOETROPE_JOB_H
+#define ZOETROPE_JOB_H
+
+#include <stdint.h>
+
+#include "zoetrope/solver.h"
+#include "zoetrope/status.h"
+#include "zoetrope/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a run is. */
+typedef enum zoe_phase {
+    ZOE_PHASE_TEXT,   /* text encoder */
+    ZOE_PHASE_ENCODE, /* VAE, picture to latent */
+    ZOE_PHASE_STEPS,  /* denoising */
+    ZOE_PHASE_DECODE, /* VAE, latent to frames, and writing them */
+    ZOE_PHASE_COUNT
+} zoe_phase;
+
+/* "text", "encode", "steps", "decode". */
+const char *zoe_phase_name(zoe_phase phase);
+
+/* Called by the thread that runs the job: at the start of a phase (done 0), and after each unit of
+ * it: a prompt, a chunk of frames, a step. */
+typedef void (*zoe_progress_fn)(void *user, zoe_phase phase, size_t done, size_t total);
+
+/* Sees named intermediates of a run, for tests and tools: "noise", "y", "context", "context_null",
+ * and, once a step, "latents", "v_cond", "v_uncond"; then "latent_final". f32, dense. */
+typedef void (*zoe_observe_fn)(void *user, const char *name, size_t step, zoe_tensor value);
+
+/* A request. zoe_job_params_init gives the model's defaults; NULL and 0 in optional fields mean
+ * "not given". Strings belong to the caller and must live as long as the job. */
+typedef struct zoe_job_params {
+    /* The checkpoint: a folder in the official or the diffusers layout, and/or its parts one by
+     * one. */
+    const char *model;
+    const char *high_noise, *low_noise; /* transformer of each expert: file or folder */
+    const char *vae, *text_encoder, *tokenizer;
+
+    const char *image;
+    const char *prompt;
+    const char *negative_prompt; /* NULL or "": the official one */
+    bool keep_orientation; /* ignore the picture's EXIF orientation, as the official code does */
+
+    size_t width,
+        height;    /* their product is the area of the frames; the ratio follows the picture */
+    size_t frames; /* 4 n + 1 */
+    size_t steps;
+    zoe_solver_kind solver;
+    double shift;
+    double guide_low, guide_high; /* guidance scale of each expert; 1 turns guidance off */
+    double boundary;              /* of timestep/1000: from there up the high-noise expert works */
+    int64_t seed;                 /* negative: random */
+    bool bf16;                    /* round as the official code does with a bf16 model; else f32 */
+    int fps_num, fps_den;
+
+    const char *out;         /* video: .mp4, .webm, .y4m, or "-" (Y4M to standard output) */
+    const char *frames_out;  /* folder for frame_00000.png ... */
+    const char *latents_out; /* safetensors with the final latent as tensor "latents" */
+    bool no_metadata;
+
+    zoe_progress_fn progress;
+    zoe_observe_fn observe;
+    void *user; /* of both */
+} zoe_job_params;
+
+/* The defaults of Wan2.2-I2V-A14B: 81 frames, 40 UniPC steps, shift 5, guidance 3.5 and 3.5,
+ * boundary 0.9, 1280x720, 16 frames a second, random seed, f32. */
+void zoe_job_params_init(zoe_job_params *params);
+
+typedef struct zoe_job zoe_job;
+
+/* Checks what can be told from the request alone. Errors: ZOE_INVALID, ZOE_UNSUPPORTED (output
+ * suffix), ZOE_IO (output cannot be written there), ZOE_NOMEM. */
+zoe_status zoe_job_new(zoe_context *ctx, zoe_job **job, const zoe_job_params *params);
+
+/* What a run will be and take. Bytes of a phase are those held at once in it: mapped weights and
+ * work memory. */
+typedef struct zoe_plan {
+    size_t width, height, frames;         /* of the video */
+    size_t picture_width, picture_height; /* of the picture given */
+    size_t latent_frames, latent_height, latent_width;
+    size_t tokens; /* of the transformer */
+    size_t prompt_tokens, negative_tokens;
+    size_t high_steps, low_steps; /* steps of each expert */
+    size_t passes;                /* transformer passes of the whole run */
+    size_t bytes[ZOE_PHASE_COUNT];
+    size_t peak;  /* the most of all phases, with what lives through all of them */
+    int64_t seed; /* the one used */
+} zoe_plan;
+
+/* Opens the checkpoint's headers, the tokenizer and the picture; checks that everything that is
+ * needed is there and fits together. Errors: ZOE_MISSING, ZOE_FORMAT, ZOE_UNSUPPORTED, ZOE_IO: a
+ * file is at fault; ZOE_INVALID: the options do not suit model or picture. */
+zoe_status zoe_job_open(zoe_context *ctx, zoe_job *job);
+/* After zoe_job_open. */
+const zoe_plan *zoe_job_plan(const zoe_job *job);
+
+/* Runs it. Errors also: ZOE_NONFINITE (stage, step, expert and branch are named; no file is
+ * written), ZOE_CANCELLED. */
+zoe_status zoe_job_run(zoe_context *ctx, zoe_job *job);
+void zoe_job_free(zoe_job *job); /* NULL is fine */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

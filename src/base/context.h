@@ -1,0 +1,17 @@
+/* What is inside a zoe_context; for this room only. */
+#ifndef ZOE_CONTEXT_H
+#define ZOE_CONTEXT_H
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+
+struct zoe_context {
+    int threads;
+    atomic_bool cancelled;
+    zoe_log_fn log;
+    void *log_user;
+    char message[4096];
+};
+
+#endif

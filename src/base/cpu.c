@@ -1,0 +1,38 @@
+/* Which instruction set the kernels may use. */
+#include "base/base.h"
+
+#include <stdlib.h>
+
+const char *zoe_isa_name(zoe_isa isa)
+{
+    static const char *const names[ZOE_ISA_COUNT] = {"c", "avx2", "avx512"};
+    return (unsigned)isa < ZOE_ISA_COUNT ? names[isa] : "unknown";
+}
+
+static zoe_isa detect(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                      __builtin_cpu_supports("f16c");
+    if (!avx2)
+        return ZOE_ISA_C;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+        return ZOE_ISA_AVX512;
+    return ZOE_ISA_AVX2;
+#else
+    return ZOE_ISA_C;
+#endif
+}
+
+zoe_isa zoe_cpu_isa(void)
+{
+    const zoe_isa found = detect();
+    const char *wish = getenv("ZOE_CPU");
+    if (wish)
+        for (int isa = 0; isa < (int)found; isa++)
+            if (strcmp(wish, zoe_isa_name((zoe_isa)isa)) == 0)
+                return (zoe_isa)isa;
+    return found;
+}

@@ -1,0 +1,52 @@
+/* Files: read-only maps, small texts, and outputs that appear under their name only when complete.
+ */
+#ifndef ZOE_FILE_H
+#define ZOE_FILE_H
+
+#include "base/base.h"
+
+/* A whole file, mapped read-only. Any path bytes are fine. */
+typedef struct zoe_map {
+    const unsigned char *data; /* NULL for an empty file */
+    size_t size;
+    char *path;
+} zoe_map;
+
+/* Errors: ZOE_MISSING (no such file), ZOE_IO (cannot open, is a folder, cannot map). */
+zoe_status zoe_map_open(zoe_context *ctx, zoe_map *map, const char *path);
+void zoe_map_close(zoe_map *map);
+/* The file must still have the size that was mapped: a shrunken file would be a SIGBUS. ZOE_FORMAT
+ * if not. */
+zoe_status zoe_map_check(zoe_context *ctx, const zoe_map *map);
+
+/* A whole file as a NUL-terminated text, at most `limit` bytes; free with zoe_free. */
+zoe_status zoe_file_read(zoe_context *ctx, char **text, size_t *size, const char *path,
+                         size_t limit);
+
+bool zoe_file_exists(
+    const char *path); /* a regular file, or something readable that is no folder */
+bool zoe_folder_exists(const char *path);
+/* "folder/name" in a new string. */
+zoe_status zoe_path_join(zoe_context *ctx, char **path, const char *folder, const char *name);
+/* The part after the last '/'. */
+const char *zoe_path_name(const char *path);
+/* Makes the folder (not its parents) unless it is there. */
+zoe_status zoe_folder_make(zoe_context *ctx, const char *path);
+
+/* An output file: written as PATH.part, then fsync and rename. */
+typedef struct zoe_output {
+    int fd;
+    char *path, *part;
+} zoe_output;
+
+zoe_status zoe_output_open(zoe_context *ctx, zoe_output *out, const char *path);
+zoe_status zoe_output_write(zoe_context *ctx, zoe_output *out, const void *data, size_t bytes);
+/* After this, the file stands under its name, complete. */
+zoe_status zoe_output_commit(zoe_context *ctx, zoe_output *out);
+/* Removes what was written; no-op after commit or on a zeroed struct. */
+void zoe_output_abort(zoe_output *out);
+/* Can a file be made in the folder of `path`? Leaves nothing behind. For checks before long work.
+ */
+zoe_status zoe_output_probe(zoe_context *ctx, const char *path);
+
+#endif

@@ -1,0 +1,250 @@
+/* Files: maps, texts, and outputs that appear only when complete. */
+#define _GNU_SOURCE /* mkdtemp */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+
+typedef struct place {
+    zoe_context *ctx;
+    char folder[64], file[128];
+} place;
+
+static int set_up(void **state)
+{
+    static place p;
+    p = (place){.ctx = zoe_context_new(1)};
+    const char *tmp = getenv("TMPDIR");
+    if (!tmp || strlen(tmp) > 32)
+        tmp = "/tmp";
+    snprintf(p.folder, sizeof p.folder, "%s/zoe-file-XXXXXX", tmp);
+    if (!p.ctx || !mkdtemp(p.folder))
+        return -1;
+    snprintf(p.file, sizeof p.file, "%s/a file", p.folder);
+    *state = &p;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    place *p = *state;
+    unlink(p->file);
+    const int left = rmdir(p->folder); /* fails if a test left anything else behind */
+    zoe_context_free(p->ctx);
+    return left;
+}
+
+static size_t entries(const char *folder)
+{
+    size_t n = 0;
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (const struct dirent *e; (e = readdir(d));)
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    closedir(d);
+    return n;
+}
+
+static void write_file(place *p, const void *data, size_t bytes)
+{
+    zoe_output out;
+    assert_int_equal(zoe_output_open(p->ctx, &out, p->file), ZOE_OK);
+    assert_int_equal(zoe_output_write(p->ctx, &out, data, bytes), ZOE_OK);
+    assert_int_equal(zoe_output_commit(p->ctx, &out), ZOE_OK);
+    zoe_output_abort(&out); /* nothing after a commit */
+}
+
+static void output_appears_on_commit(void **state)
+{
+    place *p = *state;
+    zoe_output out;
+    assert_int_equal(zoe_output_open(p->ctx, &out, p->file), ZOE_OK);
+    assert_int_equal(zoe_output_write(p->ctx, &out, "one ", 4), ZOE_OK);
+    assert_int_equal(zoe_output_write(p->ctx, &out, NULL, 0), ZOE_OK);
+    assert_int_equal(zoe_output_write(p->ctx, &out, "two", 3), ZOE_OK);
+    assert_false(zoe_file_exists(p->file));
+    assert_int_equal(entries(p->folder), 1);
+    assert_int_equal(zoe_output_commit(p->ctx, &out), ZOE_OK);
+    assert_true(zoe_file_exists(p->file));
+    assert_int_equal(entries(p->folder), 1);
+
+    char *text;
+    size_t size;
+    assert_int_equal(zoe_file_read(p->ctx, &text, &size, p->file, 7), ZOE_OK);
+    assert_int_equal(size, 7);
+    assert_string_equal(text, "one two");
+    zoe_free(text);
+    assert_int_equal(zoe_file_read(p->ctx, &text, &size, p->file, 6), ZOE_FORMAT);
+    assert_null(text);
+    assert_non_null(strstr(zoe_context_message(p->ctx), p->file));
+}
+
+static void abort_keeps_the_old_file(void **state)
+{
+    place *p = *state;
+    write_file(p, "old", 3);
+    zoe_output out;
+    assert_int_equal(zoe_output_open(p->ctx, &out, p->file), ZOE_OK);
+    assert_int_equal(zoe_output_write(p->ctx, &out, "new", 3), ZOE_OK);
+    zoe_output_abort(&out);
+    zoe_output_abort(&out);
+    assert_int_equal(entries(p->folder), 1);
+    char *text;
+    size_t size;
+    assert_int_equal(zoe_file_read(p->ctx, &text, &size, p->file, 100), ZOE_OK);
+    assert_string_equal(text, "old");
+    zoe_free(text);
+
+    zoe_output none = {0};
+    zoe_output_abort(&none);
+}
+
+static void commit_onto_a_folder_fails_cleanly(void **state)
+{
+    place *p = *state;
+    char inside[160];
+    assert_int_equal(zoe_folder_make(p->ctx, p->file), ZOE_OK);
+    assert_int_equal(zoe_folder_make(p->ctx, p->file), ZOE_OK);
+    assert_true(zoe_folder_exists(p->file));
+    assert_false(zoe_file_exists(p->file));
+    snprintf(inside, sizeof inside, "%s/no/folder", p->folder);
+    assert_int_equal(zoe_folder_make(p->ctx, inside), ZOE_IO);
+
+    zoe_output out;
+    zoe_context_clear(p->ctx);
+    assert_int_equal(zoe_output_open(p->ctx, &out, p->file), ZOE_OK);
+    assert_int_equal(zoe_output_write(p->ctx, &out, "x", 1), ZOE_OK);
+    assert_int_equal(zoe_output_commit(p->ctx, &out), ZOE_IO);
+    assert_non_null(strstr(zoe_context_message(p->ctx), "cannot rename"));
+    assert_int_equal(entries(p->folder), 1);
+    assert_int_equal(rmdir(p->file), 0);
+}
+
+static void probe_leaves_nothing(void **state)
+{
+    place *p = *state;
+    char elsewhere[160];
+    assert_int_equal(zoe_output_probe(p->ctx, p->file), ZOE_OK);
+    assert_int_equal(entries(p->folder), 0);
+    assert_int_equal(zoe_output_probe(p->ctx, p->folder), ZOE_IO);
+    assert_non_null(strstr(zoe_context_message(p->ctx), "is a folder"));
+    zoe_context_clear(p->ctx);
+    snprintf(elsewhere, sizeof elsewhere, "%s/missing/out.mp4", p->folder);
+    assert_int_equal(zoe_output_probe(p->ctx, elsewhere), ZOE_IO);
+    assert_non_null(strstr(zoe_context_message(p->ctx), "cannot write"));
+    assert_int_equal(zoe_output_probe(p->ctx, "/proc/out.mp4"), ZOE_IO);
+}
+
+static void maps_show_the_file(void **state)
+{
+    place *p = *state;
+    zoe_map map;
+    assert_int_equal(zoe_map_open(p->ctx, &map, p->file), ZOE_MISSING);
+    assert_null(map.data);
+    assert_non_null(strstr(zoe_context_message(p->ctx), p->file));
+    assert_int_equal(zoe_map_open(p->ctx, &map, p->folder), ZOE_IO);
+    assert_int_equal(zoe_map_open(p->ctx, &map, "/dev/null"), ZOE_IO);
+
+    write_file(p, "", 0);
+    assert_int_equal(zoe_map_open(p->ctx, &map, p->file), ZOE_OK);
+    assert_null(map.data);
+    assert_int_equal(map.size, 0);
+    zoe_map_close(&map);
+
+    write_file(p, "abc", 3);
+    assert_int_equal(zoe_map_open(p->ctx, &map, p->file), ZOE_OK);
+    assert_int_equal(map.size, 3);
+    assert_memory_equal(map.data, "abc", 3);
+    assert_int_equal(zoe_map_check(p->ctx, &map), ZOE_OK);
+    assert_int_equal(truncate(p->file, 1), 0);
+    zoe_context_clear(p->ctx);
+    assert_int_equal(zoe_map_check(p->ctx, &map), ZOE_FORMAT);
+    assert_non_null(strstr(zoe_context_message(p->ctx), "shrank from 3 to 1"));
+    zoe_map_close(&map);
+    zoe_map_close(&map);
+}
+
+static void long_texts_are_read_whole(void **state)
+{
+    place *p = *state;
+    enum { N = 300000 };
+    char *data = malloc(N), *text;
+    size_t size;
+    assert_non_null(data);
+    for (size_t i = 0; i < N; i++)
+        data[i] = (char)('a' + i % 23);
+    write_file(p, data, N);
+    assert_int_equal(zoe_file_read(p->ctx, &text, &size, p->file, N), ZOE_OK);
+    assert_int_equal(size, N);
+    assert_memory_equal(text, data, N);
+    assert_int_equal(text[N], 0);
+    zoe_free(text);
+    free(data);
+    assert_int_equal(zoe_file_read(p->ctx, &text, &size, p->folder, N), ZOE_IO);
+    assert_int_equal(zoe_file_read(p->ctx, &text, &size, "", N), ZOE_MISSING);
+}
+
+/* Whatever allocation fails, the call says NOMEM and leaves neither memory nor files. */
+static void failing_memory_leaves_nothing(void **state)
+{
+    place *p = *state;
+    write_file(p, "abc", 3);
+    for (size_t n = 1; n < 4; n++) {
+        zoe_output out;
+        zoe_map map;
+        char *text;
+        size_t size;
+        zoe_alloc_fail_at(n);
+        const zoe_status status = zoe_output_open(p->ctx, &out, p->file);
+        zoe_alloc_fail_at(0);
+        assert_int_equal(status, n <= 2 ? ZOE_NOMEM : ZOE_OK);
+        zoe_output_abort(&out);
+        assert_int_equal(entries(p->folder), 1);
+
+        zoe_alloc_fail_at(1);
+        const zoe_status mapped = zoe_map_open(p->ctx, &map, p->file);
+        const zoe_status read = zoe_file_read(p->ctx, &text, &size, p->file, 9);
+        zoe_alloc_fail_at(0);
+        assert_int_equal(mapped, ZOE_NOMEM);
+        assert_null(map.data);
+        assert_int_equal(read, ZOE_NOMEM);
+        assert_null(text);
+    }
+}
+
+static void paths_join(void **state)
+{
+    place *p = *state;
+    char *path;
+    assert_int_equal(zoe_path_join(p->ctx, &path, "a/b", "c"), ZOE_OK);
+    assert_string_equal(path, "a/b/c");
+    assert_string_equal(zoe_path_name(path), "c");
+    zoe_free(path);
+    assert_int_equal(zoe_path_join(p->ctx, &path, "/", "c"), ZOE_OK);
+    assert_string_equal(path, "/c");
+    zoe_free(path);
+    assert_string_equal(zoe_path_name("name"), "name");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(output_appears_on_commit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(abort_keeps_the_old_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(commit_onto_a_folder_fails_cleanly, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(probe_leaves_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(maps_show_the_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(long_texts_are_read_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(failing_memory_leaves_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(paths_join, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
