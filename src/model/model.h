@@ -1,0 +1,122 @@
+/* Room 9, model: the networks as lists of operators. umT5 (tokens to context), the Wan DiT (latent
+ * to velocity), the Wan VAE (frames to latent and back), and the sizes that belong to them. Weights
+ * come from the store, results go to the job; nothing here knows files, schedules or prompts. */
+#ifndef ZOE_MODEL_H
+#define ZOE_MODEL_H
+
+#include "base/base.h"
+#include "store/store.h"
+#include "zoetrope/op.h"
+
+/* Sees named intermediates, for tests and tools; the tensor is valid during the call. Values are
+ * those that the fused operators use, taken apart where they are fused. */
+typedef struct zoe_probe {
+    void (*see)(void *user, const char *name, zoe_tensor value);
+    void *user;
+} zoe_probe;
+
+/* Bytes that a thing takes, for the plan. */
+typedef struct zoe_bytes {
+    size_t weights; /* copies made at load beside the mapped file */
+    size_t work;    /* activations, caches and operator workspaces */
+} zoe_bytes;
+
+/* ---- umT5 encoder ---- */
+
+typedef struct zoe_umt5 zoe_umt5;
+
+/* dims come from the tensors' shapes. bf16: weights and activations are rounded as PyTorch does
+ * with a bf16 model. */
+zoe_status zoe_umt5_open(zoe_context *ctx, zoe_umt5 **umt5, const zoe_store *store, bool bf16);
+void zoe_umt5_close(zoe_umt5 *umt5);
+size_t zoe_umt5_dim(const zoe_umt5 *umt5);
+size_t zoe_umt5_vocab(const zoe_umt5 *umt5);
+size_t zoe_umt5_work_bytes(const zoe_context *ctx, const zoe_umt5 *umt5, size_t tokens);
+
+/* Encodes `count` tokens of which the first `valid` >= 1 are real; the others are padding, which no
+ * token attends to (for real rows count = valid gives the same numbers for less work). out [count,
+ * dim] f32. Errors: ZOE_INVALID (an id outside the vocabulary), ZOE_NOMEM, ZOE_CANCELLED. */
+zoe_status zoe_umt5_encode(zoe_context *ctx, const zoe_umt5 *umt5, float *out, const int32_t *ids,
+                           size_t count, size_t valid, const zoe_probe *probe);
+
+/* Bucket 0..buckets-1 of the relative position key - query. Source: Raffel et al. 2020 (arXiv
+ * 1910.10683), the bidirectional form, thresholds exact in integers for 32 buckets and maximal
+ * distance 128. */
+size_t zoe_umt5_bucket(ptrdiff_t distance);
+
+/* ---- Wan DiT ---- */
+
+typedef struct zoe_wan_dims {
+    size_t dim, ffn_dim, heads, layers, in_dim, out_dim, freq_dim, text_len, text_dim;
+    float eps;
+} zoe_wan_dims;
+
+typedef struct zoe_wan zoe_wan;
+
+/* Opens the network in a store that has official names. config may be NULL: what it does not say
+ * comes from the shapes, and head width 128, text length 512 (spec: the official files leave most
+ * fields out). Errors: ZOE_MISSING, ZOE_FORMAT (shapes or config contradict), ZOE_UNSUPPORTED (a
+ * Wan relative that needs other inputs: VACE, S2V, Animate, camera control, CLIP branch; named by
+ * the tensor that tells it). */
+zoe_status zoe_wan_open(zoe_context *ctx, zoe_wan **wan, const zoe_store *store,
+                        const zoe_config *config, bool bf16);
+void zoe_wan_close(zoe_wan *wan);
+const zoe_wan_dims *zoe_wan_dims_of(const zoe_wan *wan);
+/* Bytes of the weights that zoe_wan_open copies beside the store. */
+size_t zoe_wan_weight_bytes(const zoe_wan *wan);
+
+/* Keys and values of every cross-attention for one prompt, expert and branch. They do not change
+ * over the steps. Padded context rows are all alike and stand as one row with its multiplicity. */
+typedef struct zoe_wan_text zoe_wan_text;
+zoe_status zoe_wan_text_new(zoe_context *ctx, zoe_wan_text **text, const zoe_wan *wan,
+                            const float *context, size_t rows, const zoe_probe *probe);
+void zoe_wan_text_free(zoe_wan_text *text);
+/* Bytes of one zoe_wan_text for so many context rows, and of the scratch while it is made. */
+zoe_bytes zoe_wan_text_bytes(const zoe_wan_dims *dims, bool bf16, size_t rows);
+
+/* Rotary tables and activations for one latent size; serves every expert and branch of the same
+ * dims. */
+typedef struct zoe_wan_work zoe_wan_work;
+zoe_status zoe_wan_work_new(zoe_context *ctx, zoe_wan_work **work, const zoe_wan_dims *dims,
+                            bool bf16, size_t f, size_t h, size_t w);
+void zoe_wan_work_free(zoe_wan_work *work);
+size_t zoe_wan_work_bytes(const zoe_context *ctx, const zoe_wan_dims *dims, bool bf16, size_t f,
+                          size_t h, size_t w);
+
+/* velocity [out_dim, f, h, w] for latent [latent channels, f, h, w] and condition [in_dim - latent
+ * channels, f, h, w] (NULL if there are none) at timestep t, all f32 and dense. h and w are even.
+ */
+zoe_status zoe_wan_forward(zoe_context *ctx, const zoe_wan *wan, zoe_wan_work *work,
+                           float *velocity, const float *latent, const float *condition,
+                           const zoe_wan_text *text, double t, const zoe_probe *probe);
+
+/* ---- Wan VAE 2.1 ---- */
+
+typedef struct zoe_vae zoe_vae;
+
+zoe_status zoe_vae_open(zoe_context *ctx, zoe_vae **vae, const zoe_store *store);
+void zoe_vae_close(zoe_vae *vae);
+size_t zoe_vae_channels(const zoe_vae *vae);     /* z */
+size_t zoe_vae_weight_bytes(const zoe_vae *vae); /* packed copies */
+size_t zoe_vae_encode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t H, size_t W);
+size_t zoe_vae_decode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t h, size_t w);
+
+/* Fills frame `index`, [H, W, 3] f32 in [-1, 1] (channels last). */
+typedef zoe_status (*zoe_frame_source)(void *user, float *frame, size_t index);
+/* Takes `count` frames from number `index` on, [count, H, W, 3] f32, not clamped. */
+typedef zoe_status (*zoe_frame_sink)(void *user, const float *frames, size_t index, size_t count);
+typedef void (*zoe_chunk_done)(void *user, size_t done, size_t total);
+
+/* Encodes F = 4 n + 1 frames of H x W (multiples of 8) to latent [z, n + 1, H/8, W/8], the
+ * normalised mean. Streams in chunks of 1, 4, 4 ... frames: memory does not grow with F. done may
+ * be NULL. */
+zoe_status zoe_vae_encode(zoe_context *ctx, const zoe_vae *vae, float *latent, size_t F, size_t H,
+                          size_t W, zoe_frame_source source, void *user, zoe_chunk_done done,
+                          const zoe_probe *probe);
+
+/* Decodes latent [z, f, h, w] to 4 f - 3 frames of 8 h x 8 w, which go to the sink as they come. */
+zoe_status zoe_vae_decode(zoe_context *ctx, const zoe_vae *vae, const float *latent, size_t f,
+                          size_t h, size_t w, zoe_frame_sink sink, void *user, zoe_chunk_done done,
+                          const zoe_probe *probe);
+
+#endif

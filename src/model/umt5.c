@@ -1,0 +1,293 @@
+/* The umT5 encoder: T5 v1.1 blocks with a table of relative positions in every block and unscaled
+ * attention. Source: Chung et al. 2023 (arXiv 2304.09151); Wan2.2 wan/modules/t5.py. */
+#include "model/model.h"
+#include "model/weights.h"
+
+#include <stdio.h>
+
+enum { BUCKETS = 32 };
+
+typedef struct umt5_block {
+    float *norm1, *norm2; /* [dim] */
+    zoe_tensor q, k, v, o, gate, up, down;
+    zoe_tensor positions; /* [BUCKETS, heads] */
+} umt5_block;
+
+struct zoe_umt5 {
+    bool bf16;
+    size_t vocab, dim, inner, ffn, heads, layers;
+    zoe_tensor embedding; /* [vocab, dim] */
+    umt5_block *blocks;
+    float *norm; /* [dim] */
+    zoe_vectors vectors;
+};
+
+/* Buffers of one encode call. */
+typedef struct umt5_run {
+    const zoe_umt5 *m;
+    zoe_arena arena;
+    size_t L, keys; /* rows computed; the first `keys` of them are real tokens */
+    zoe_tensor x, h, q, k, v, o, gate, up;
+    float *bias; /* [heads, bias_span] */
+    zoe_workspace work;
+    const zoe_probe *probe;
+} umt5_run;
+
+size_t zoe_umt5_bucket(ptrdiff_t distance)
+{
+    static const ptrdiff_t thresholds[] = {12, 16, 23, 32,
+                                           46, 64, 91}; /* first distance of bucket 9, 10, ... 15 */
+    const size_t base = distance > 0 ? BUCKETS / 2 : 0;
+    const ptrdiff_t n = distance < 0 ? -distance : distance;
+    if (n < 8)
+        return base + (size_t)n;
+    size_t bucket = 8;
+    while (bucket < 15 && n >= thresholds[bucket - 8])
+        bucket++;
+    return base + bucket;
+}
+
+static zoe_status open_block(zoe_context *ctx, zoe_umt5 *m, const zoe_store *store, size_t i)
+{
+    umt5_block *b = &m->blocks[i];
+    const size_t D = m->dim, I = m->inner, N = m->ffn;
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "blocks.%zu.", i);
+    TRY(zoe_vector(ctx, &m->vectors, store, &b->norm1, prefix, "norm1.weight", D));
+    TRY(zoe_vector(ctx, &m->vectors, store, &b->norm2, prefix, "norm2.weight", D));
+    TRY(zoe_matrix(ctx, store, &b->q, prefix, "attn.q.weight", I, D));
+    TRY(zoe_matrix(ctx, store, &b->k, prefix, "attn.k.weight", I, D));
+    TRY(zoe_matrix(ctx, store, &b->v, prefix, "attn.v.weight", I, D));
+    TRY(zoe_matrix(ctx, store, &b->o, prefix, "attn.o.weight", D, I));
+    TRY(zoe_matrix(ctx, store, &b->gate, prefix, "ffn.gate.0.weight", N, D));
+    TRY(zoe_matrix(ctx, store, &b->up, prefix, "ffn.fc1.weight", N, D));
+    TRY(zoe_matrix(ctx, store, &b->down, prefix, "ffn.fc2.weight", D, N));
+    return zoe_matrix(ctx, store, &b->positions, prefix, "pos_embedding.embedding.weight", BUCKETS,
+                      m->heads);
+}
+
+static zoe_status infer_dims(zoe_context *ctx, zoe_umt5 *m, const zoe_store *store)
+{
+    zoe_tensor t;
+    TRY(zoe_matrix(ctx, store, &m->embedding, "", "token_embedding.weight", 0, 0));
+    m->vocab = m->embedding.shape[0];
+    m->dim = m->embedding.shape[1];
+    TRY(zoe_matrix(ctx, store, &t, "", "blocks.0.attn.q.weight", 0, m->dim));
+    m->inner = t.shape[0];
+    TRY(zoe_matrix(ctx, store, &t, "", "blocks.0.ffn.gate.0.weight", 0, m->dim));
+    m->ffn = t.shape[0];
+    TRY(zoe_matrix(ctx, store, &t, "", "blocks.0.pos_embedding.embedding.weight", BUCKETS, 0));
+    m->heads = t.shape[1];
+    m->layers = zoe_count_blocks(store, "blocks.", ".norm1.weight");
+    if (m->vocab == 0 || m->dim == 0 || m->heads == 0 || m->inner % m->heads != 0 || m->ffn == 0)
+        return zoe_fail(ctx, ZOE_FORMAT,
+                        "%s: no umT5 encoder: vocabulary %zu, width %zu, %zu heads over %zu",
+                        zoe_store_path(store), m->vocab, m->dim, m->heads, m->inner);
+    return ZOE_OK;
+}
+
+zoe_status zoe_umt5_open(zoe_context *ctx, zoe_umt5 **umt5, const zoe_store *store, bool bf16)
+{
+    void *p;
+    *umt5 = NULL;
+    TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **umt5, "text encoder"));
+    zoe_umt5 *m = p;
+    zoe_status status;
+    m->bf16 = bf16;
+    m->vectors.round = bf16;
+    TRY_GOTO(infer_dims(ctx, m, store));
+    TRY_GOTO(zoe_alloc_zero(ctx, &p, m->layers, sizeof *m->blocks, "text encoder"));
+    m->blocks = p;
+    for (size_t i = 0; i < m->layers; i++)
+        TRY_GOTO(open_block(ctx, m, store, i));
+    TRY_GOTO(zoe_vector(ctx, &m->vectors, store, &m->norm, "", "norm.weight", m->dim));
+done:
+    if (status != ZOE_OK)
+        zoe_umt5_close(m);
+    else
+        *umt5 = m;
+    return status;
+}
+
+void zoe_umt5_close(zoe_umt5 *umt5)
+{
+    if (!umt5)
+        return;
+    zoe_vectors_free(&umt5->vectors);
+    zoe_free(umt5->blocks);
+    zoe_free(umt5);
+}
+
+size_t zoe_umt5_dim(const zoe_umt5 *umt5)
+{
+    return umt5->dim;
+}
+
+size_t zoe_umt5_vocab(const zoe_umt5 *umt5)
+{
+    return umt5->vocab;
+}
+
+static zoe_tensor heads_of(const umt5_run *r, zoe_tensor t, size_t rows)
+{
+    return zoe_tensor_3d(t.data, t.dtype, rows, r->m->heads, r->m->inner / r->m->heads);
+}
+
+/* Distances key - query that occur: from -(L - 1) to keys - 1. */
+static size_t bias_span(const umt5_run *r)
+{
+    return r->L + r->keys - 1;
+}
+
+static zoe_attention_args attention_args(const umt5_run *r)
+{
+    return (zoe_attention_args){
+        .o = heads_of(r, r->o, r->L),
+        .q = heads_of(r, r->q, r->L),
+        .k = heads_of(r, r->k, r->keys),
+        .v = heads_of(r, r->v, r->keys),
+        .bias = zoe_tensor_2d(r->bias, ZOE_F32, r->m->heads, bias_span(r)),
+        .scale = 1.0f,
+        .last_count = 1,
+        .round_scores = r->m->bf16,
+    };
+}
+
+/* The widest workspace of the operators of one block. Buffers need shapes only. */
+static size_t operator_bytes(const zoe_context *ctx, const umt5_run *r)
+{
+    const umt5_block *b = &r->m->blocks[0];
+    const zoe_attention_args attention = attention_args(r);
+    const zoe_linear_args linears[] = {
+        {.y = r->q, .x = r->h, .w = b->q},
+        {.y = r->h, .x = r->o, .w = b->o},
+        {.y = r->gate, .x = r->h, .w = b->gate},
+        {.y = r->h, .x = r->up, .w = b->down},
+    };
+    size_t bytes = zoe_attention_workspace(ctx, &attention);
+    for (size_t i = 0; i < sizeof linears / sizeof *linears; i++)
+        bytes = zoe_max(bytes, zoe_linear_workspace(ctx, &linears[i]));
+    return bytes;
+}
+
+/* Lays the buffers out. With a dry arena (no base) only sizes are counted. */
+static zoe_status lay_out(zoe_context *ctx, umt5_run *r, zoe_layout *layout)
+{
+    const zoe_umt5 *m = r->m;
+    const zoe_dtype type = m->bf16 ? ZOE_BF16 : ZOE_F32;
+    r->x = zoe_layout_2d(layout, type, r->L, m->dim);
+    r->h = zoe_layout_2d(layout, type, r->L, m->dim);
+    r->q = zoe_layout_2d(layout, type, r->L, m->inner);
+    r->k = zoe_layout_2d(layout, type, r->L, m->inner);
+    r->v = zoe_layout_2d(layout, type, r->L, m->inner);
+    r->o = zoe_layout_2d(layout, type, r->L, m->inner);
+    r->gate = zoe_layout_2d(layout, type, r->L, m->ffn);
+    r->up = zoe_layout_2d(layout, type, r->L, m->ffn);
+    r->bias = zoe_layout_take(layout, m->heads * bias_span(r), sizeof *r->bias);
+    r->work.bytes = operator_bytes(ctx, r);
+    r->work.data = zoe_layout_take(layout, r->work.bytes, 1);
+    return zoe_layout_status(ctx, layout, "text encoder");
+}
+
+size_t zoe_umt5_work_bytes(const zoe_context *ctx, const zoe_umt5 *umt5, size_t tokens)
+{
+    umt5_run r = {.m = umt5, .L = tokens, .keys = tokens};
+    zoe_layout layout = {0};
+    lay_out((zoe_context *)(uintptr_t)ctx, &r, &layout);
+    return layout.used;
+}
+
+static void fill_bias(const umt5_run *r, zoe_tensor positions)
+{
+    const size_t N = r->m->heads, span = bias_span(r);
+    for (size_t n = 0; n < N; n++)
+        for (size_t i = 0; i < span; i++) {
+            const size_t bucket = zoe_umt5_bucket((ptrdiff_t)i - (ptrdiff_t)r->L + 1);
+            const float b = zoe_load_f32(positions.data, positions.dtype, bucket * N + n);
+            r->bias[n * span + i] = r->m->bf16 ? zoe_bf16_round(b) : b;
+        }
+}
+
+static zoe_status linear(zoe_context *ctx, const umt5_run *r, zoe_tensor y, zoe_tensor x,
+                         zoe_tensor w, zoe_tensor residual)
+{
+    return zoe_linear(ctx, &(zoe_linear_args){.y = y, .x = x, .w = w, .residual = residual},
+                      r->work);
+}
+
+static zoe_status run_block(zoe_context *ctx, umt5_run *r, size_t i)
+{
+    const umt5_block *b = &r->m->blocks[i];
+    const size_t D = r->m->dim;
+    const float eps = 1e-6f;
+    const zoe_tensor none = zoe_tensor_none();
+    const zoe_tensor norm1 = zoe_tensor_1d(b->norm1, ZOE_F32, D);
+    const zoe_tensor norm2 = zoe_tensor_1d(b->norm2, ZOE_F32, D);
+
+    fill_bias(r, b->positions);
+    TRY(zoe_rms_norm(ctx, r->h, r->x, norm1, eps));
+    TRY(linear(ctx, r, r->q, r->h, b->q, none));
+    TRY(linear(ctx, r, r->k, r->h, b->k, none));
+    TRY(linear(ctx, r, r->v, r->h, b->v, none));
+    const zoe_attention_args attention = attention_args(r);
+    TRY(zoe_attention(ctx, &attention, r->work));
+    if (r->probe) {
+        TRY(linear(ctx, r, r->h, r->o, b->o, none));
+        zoe_probe_block(r->probe, i, "attn", r->h);
+    }
+    TRY(linear(ctx, r, r->x, r->o, b->o, r->x));
+
+    TRY(zoe_rms_norm(ctx, r->h, r->x, norm2, eps));
+    TRY(linear(ctx, r, r->gate, r->h, b->gate, none));
+    TRY(linear(ctx, r, r->up, r->h, b->up, none));
+    TRY(zoe_geglu(ctx, r->up, r->gate, r->up));
+    if (r->probe) {
+        TRY(linear(ctx, r, r->h, r->up, b->down, none));
+        zoe_probe_block(r->probe, i, "ffn", r->h);
+    }
+    TRY(linear(ctx, r, r->x, r->up, b->down, r->x));
+    zoe_probe_block(r->probe, i, "out", r->x);
+    return ZOE_OK;
+}
+
+static zoe_status embed(zoe_context *ctx, const umt5_run *r, const int32_t *ids)
+{
+    const zoe_umt5 *m = r->m;
+    const size_t row = m->dim * zoe_dtype_bytes(m->embedding.dtype);
+    for (size_t i = 0; i < r->L; i++) {
+        if (ids[i] < 0 || (size_t)ids[i] >= m->vocab)
+            return zoe_fail(ctx, ZOE_INVALID,
+                            "token %zu has id %d, the text encoder knows 0 to %zu: tokenizer and "
+                            "text encoder do not belong together",
+                            i, (int)ids[i], m->vocab - 1);
+        const char *source = (const char *)m->embedding.data + (size_t)ids[i] * row;
+        for (size_t j = 0; j < m->dim; j++)
+            zoe_store_f32(r->x.data, r->x.dtype, i * m->dim + j,
+                          zoe_load_f32(source, m->embedding.dtype, j));
+    }
+    return ZOE_OK;
+}
+
+zoe_status zoe_umt5_encode(zoe_context *ctx, const zoe_umt5 *umt5, float *out, const int32_t *ids,
+                           size_t count, size_t valid, const zoe_probe *probe)
+{
+    umt5_run r = {.m = umt5, .L = count, .keys = valid, .probe = probe};
+    if (valid == 0 || valid > count)
+        return zoe_fail(ctx, ZOE_INVALID, "text encoder: %zu of %zu tokens are real", valid, count);
+    zoe_layout layout = {0};
+    zoe_status status;
+    TRY(zoe_layout_new(ctx, &layout, zoe_umt5_work_bytes(ctx, umt5, count), "text encoder"));
+    TRY_GOTO(lay_out(ctx, &r, &layout));
+    TRY_GOTO(embed(ctx, &r, ids));
+    zoe_probe_see(probe, "embed", r.x);
+    for (size_t i = 0; i < umt5->layers; i++) {
+        TRY_GOTO(zoe_check_cancel(ctx));
+        TRY_GOTO(run_block(ctx, &r, i));
+    }
+    TRY_GOTO(zoe_rms_norm(ctx, r.h, r.x, zoe_tensor_1d(umt5->norm, ZOE_F32, umt5->dim), 1e-6f));
+    zoe_probe_see(probe, "out", r.h);
+    zoe_widen(out, r.h.data, r.h.dtype, count * umt5->dim);
+done:
+    zoe_layout_free(&layout);
+    return status;
+}

@@ -1,0 +1,294 @@
+/* Wan VAE: from a store to two lines of layers. The number of levels and blocks and all widths come
+ * from the names and shapes of the tensors. */
+#include "model/vae.h"
+
+#include <stdio.h>
+
+typedef struct loader {
+    zoe_context *ctx;
+    zoe_vae *m;
+    const zoe_store *store;
+} loader;
+
+static bool has(const loader *l, const char *prefix, const char *name)
+{
+    char full[160];
+    zoe_tensor t;
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    return zoe_store_find(l->store, full, &t);
+}
+
+/* The weight and bias prefix+name with this many channels and kernel kt x kh x kw (kt 0: a 2-D
+ * convolution), packed. Outputs first .. first + count - 1 only; count 0 means all. */
+static zoe_status load_conv(const loader *l, zoe_conv_weights **packed, const char *prefix,
+                            const char *name, size_t out, size_t in, size_t kt, size_t k,
+                            size_t first, size_t count)
+{
+    char full[160];
+    zoe_tensor w, bias;
+    const size_t shape3[] = {out, in, kt, k, k}, shape2[] = {out, in, k, k};
+    snprintf(full, sizeof full, "%s%s.weight", prefix, name);
+    TRY(zoe_store_get(l->ctx, l->store, &w, full, kt ? 5 : 4, kt ? shape3 : shape2));
+    snprintf(full, sizeof full, "%s%s.bias", prefix, name);
+    TRY(zoe_store_get(l->ctx, l->store, &bias, full, 1, &out));
+    if (count) {
+        w.data = (unsigned char *)w.data + first * (size_t)w.stride[0] * zoe_dtype_bytes(w.dtype);
+        bias.data = (unsigned char *)bias.data + first * zoe_dtype_bytes(bias.dtype);
+        w.shape[0] = bias.shape[0] = count;
+    }
+    l->m->packed_bytes += zoe_conv_weights_bytes(w);
+    return zoe_conv_weights_new(l->ctx, packed, w, bias);
+}
+
+static zoe_status load_all(const loader *l, zoe_conv_weights **packed, const char *prefix,
+                           const char *name, size_t out, size_t in, size_t kt, size_t k)
+{
+    return load_conv(l, packed, prefix, name, out, in, kt, k, 0, 0);
+}
+
+static zoe_status load_vector(const loader *l, float **values, const char *prefix, const char *name,
+                              size_t n)
+{
+    return zoe_vector(l->ctx, &l->m->vectors, l->store, values, prefix, name, n);
+}
+
+/* Output channels of the convolution prefix+name. */
+static zoe_status outputs_of(const loader *l, size_t *out, const char *prefix, const char *name)
+{
+    zoe_tensor w;
+    TRY(zoe_matrix(l->ctx, l->store, &w, prefix, name, 0, 0));
+    *out = w.shape[0];
+    return ZOE_OK;
+}
+
+static zoe_status load_residual(const loader *l, vae_layer *y, const char *prefix)
+{
+    TRY(outputs_of(l, &y->out, prefix, "residual.2.weight"));
+    TRY(load_vector(l, &y->norm1, prefix, "residual.0.gamma", y->in));
+    TRY(load_all(l, &y->conv1, prefix, "residual.2", y->out, y->in, 3, 3));
+    TRY(load_vector(l, &y->norm2, prefix, "residual.3.gamma", y->out));
+    TRY(load_all(l, &y->conv2, prefix, "residual.6", y->out, y->out, 3, 3));
+    if (has(l, prefix, "shortcut.weight"))
+        return load_all(l, &y->shortcut, prefix, "shortcut", y->out, y->in, 1, 1);
+    if (y->in != y->out)
+        return zoe_fail(l->ctx, ZOE_MISSING,
+                        "%s: tensor %sshortcut.weight is not there, though the block goes from %zu "
+                        "to %zu channels",
+                        zoe_store_path(l->store), prefix, y->in, y->out);
+    return ZOE_OK;
+}
+
+static zoe_status load_attention(const loader *l, vae_layer *y, const char *prefix)
+{
+    const size_t C = y->out = y->in;
+    TRY(load_vector(l, &y->norm1, prefix, "norm.gamma", C));
+    TRY(zoe_matrix(l->ctx, l->store, &y->qkv, prefix, "to_qkv.weight", 3 * C, C));
+    TRY(load_vector(l, &y->qkv_bias, prefix, "to_qkv.bias", 3 * C));
+    TRY(zoe_matrix(l->ctx, l->store, &y->proj, prefix, "proj.weight", C, C));
+    return load_vector(l, &y->proj_bias, prefix, "proj.bias", C);
+}
+
+static zoe_status load_resample(const loader *l, vae_layer *y, const char *prefix)
+{
+    const size_t C = y->in;
+    TRY(outputs_of(l, &y->out, prefix, "resample.1.weight"));
+    TRY(load_all(l, &y->conv1, prefix, "resample.1", y->out, C, 0, 3));
+    if (y->kind == VAE_DOWN3D)
+        return load_all(l, &y->time, prefix, "time_conv", y->out, y->out, 3, 1);
+    if (y->kind == VAE_UP3D) {
+        TRY(load_conv(l, &y->time, prefix, "time_conv", 2 * C, C, 3, 1, 0, C));
+        return load_conv(l, &y->time_odd, prefix, "time_conv", 2 * C, C, 3, 1, C, C);
+    }
+    return ZOE_OK;
+}
+
+static zoe_status load_plain(const loader *l, vae_layer *y, const char *prefix)
+{
+    char name[96]; /* the prefix without its dot */
+    snprintf(name, sizeof name, "%.*s", (int)strlen(prefix) - 1, prefix);
+    TRY(outputs_of(l, &y->out, prefix, "weight"));
+    return load_all(l, &y->conv1, "", name, y->out, y->in, 3, 3);
+}
+
+static zoe_status load_layer(const loader *l, vae_layer *y, const char *prefix)
+{
+    switch (y->kind) {
+    case VAE_CONV: return load_plain(l, y, prefix);
+    case VAE_RESIDUAL: return load_residual(l, y, prefix);
+    case VAE_ATTENTION: return load_attention(l, y, prefix);
+    case VAE_DOWN2D:
+    case VAE_DOWN3D:
+    case VAE_UP2D:
+    case VAE_UP3D: return load_resample(l, y, prefix);
+    case VAE_HEAD:
+        TRY(outputs_of(l, &y->out, prefix, "2.weight"));
+        TRY(load_vector(l, &y->norm1, prefix, "0.gamma", y->in));
+        return load_all(l, &y->conv1, prefix, "2", y->out, y->in, 3, 3);
+    }
+    return ZOE_OK;
+}
+
+/* What kind of layer stands at this prefix of a level? False: none. */
+static bool kind_at(const loader *l, const char *prefix, bool down, vae_kind *kind)
+{
+    if (has(l, prefix, "residual.0.gamma"))
+        *kind = VAE_RESIDUAL;
+    else if (has(l, prefix, "to_qkv.weight"))
+        *kind = VAE_ATTENTION;
+    else if (has(l, prefix, "resample.1.weight"))
+        *kind = has(l, prefix, "time_conv.weight") ? (down ? VAE_DOWN3D : VAE_UP3D)
+                                                   : (down ? VAE_DOWN2D : VAE_UP2D);
+    else
+        return false;
+    return true;
+}
+
+/* Appends the layer `name` of `part` ("encoder" or "decoder"). */
+static zoe_status append(const loader *l, vae_net *net, size_t room, const char *part,
+                         const char *name, vae_kind kind, size_t in)
+{
+    char prefix[96];
+    if (net->count == room)
+        return zoe_fail(l->ctx, ZOE_INTERNAL, "%s: too many layers", part);
+    vae_layer *y = &net->layers[net->count++];
+    *y = (vae_layer){.kind = kind, .in = net->count > 1 ? y[-1].out : in};
+    snprintf(y->name, sizeof y->name, "%s", name);
+    snprintf(prefix, sizeof prefix, "%s.%s.", part, name);
+    return load_layer(l, y, prefix);
+}
+
+static zoe_status append_numbered(const loader *l, vae_net *net, size_t room, const char *part,
+                                  const char *group, bool down)
+{
+    for (size_t i = 0;; i++) {
+        char name[32], prefix[64];
+        vae_kind kind;
+        snprintf(name, sizeof name, "%s.%zu", group, i);
+        snprintf(prefix, sizeof prefix, "%s.%s.", part, name);
+        if (!kind_at(l, prefix, down, &kind))
+            return ZOE_OK;
+        TRY(append(l, net, room, part, name, kind, 0));
+    }
+}
+
+static size_t count_layers(const loader *l, const char *part, const char *group)
+{
+    for (size_t i = 0;; i++) {
+        char prefix[64];
+        vae_kind kind;
+        snprintf(prefix, sizeof prefix, "%s.%s.%zu.", part, group, i);
+        if (!kind_at(l, prefix, true, &kind))
+            return i;
+    }
+}
+
+static zoe_status load_net(const loader *l, vae_net *net, bool encoder, size_t in)
+{
+    const char *part = encoder ? "encoder" : "decoder";
+    const char *group = encoder ? "downsamples" : "upsamples";
+    const size_t room = 2 + count_layers(l, part, group) + count_layers(l, part, "middle");
+    void *p;
+    TRY(zoe_alloc_zero(l->ctx, &p, room, sizeof *net->layers, part));
+    net->layers = p;
+    TRY(append(l, net, room, part, "conv1", VAE_CONV, in));
+    TRY(append_numbered(l, net, room, part, encoder ? group : "middle", encoder));
+    TRY(append_numbered(l, net, room, part, encoder ? "middle" : group, encoder));
+    return append(l, net, room, part, "head", VAE_HEAD, 0);
+}
+
+/* Eight pixels a side to one latent, four frames to one. */
+static zoe_status check_strides(const loader *l, const vae_net *net, const char *part)
+{
+    size_t space = 0, time = 0;
+    for (size_t i = 0; i < net->count; i++) {
+        const vae_kind kind = net->layers[i].kind;
+        space += kind == VAE_DOWN2D || kind == VAE_DOWN3D || kind == VAE_UP2D || kind == VAE_UP3D;
+        time += kind == VAE_DOWN3D || kind == VAE_UP3D;
+    }
+    if (space != 3 || time != 2)
+        return zoe_fail(l->ctx, ZOE_UNSUPPORTED,
+                        "%s: the %s changes size %zu times and frame rate %zu times; the Wan 2.1 "
+                        "VAE does 3 and 2",
+                        zoe_store_path(l->store), part, space, time);
+    return ZOE_OK;
+}
+
+static zoe_status load(const loader *l)
+{
+    zoe_vae *m = l->m;
+    zoe_tensor t;
+    if (zoe_store_find(l->store, "decoder.upsamples.0.upsamples.0.residual.2.weight", &t))
+        return zoe_fail(l->ctx, ZOE_UNSUPPORTED,
+                        "%s: this is the VAE of Wan 2.2 TI2V-5B; Wan2.2-I2V-A14B uses the VAE of "
+                        "Wan 2.1 (Wan2.1_VAE.pth)",
+                        zoe_store_path(l->store));
+    TRY(zoe_matrix(l->ctx, l->store, &m->post_quant, "", "conv2.weight", 0, 0));
+    m->z = m->post_quant.shape[0];
+    const size_t channels = sizeof zoe_vae_mean / sizeof *zoe_vae_mean;
+    if (m->z != channels)
+        return zoe_fail(l->ctx, ZOE_UNSUPPORTED,
+                        "%s: conv2.weight says %zu latent channels, the Wan 2.1 VAE has %zu",
+                        zoe_store_path(l->store), m->z, channels);
+    TRY(zoe_matrix(l->ctx, l->store, &m->post_quant, "", "conv2.weight", m->z, m->z));
+    TRY(load_vector(l, &m->post_quant_bias, "", "conv2.bias", m->z));
+    TRY(zoe_matrix(l->ctx, l->store, &m->quant, "", "conv1.weight", 2 * m->z, 2 * m->z));
+    TRY(load_vector(l, &m->quant_bias, "", "conv1.bias", 2 * m->z));
+    TRY(load_net(l, &m->encoder, true, 3));
+    TRY(load_net(l, &m->decoder, false, m->z));
+    TRY(check_strides(l, &m->encoder, "encoder"));
+    TRY(check_strides(l, &m->decoder, "decoder"));
+    if (m->encoder.layers[m->encoder.count - 1].out != 2 * m->z ||
+        m->decoder.layers[m->decoder.count - 1].out != 3)
+        return zoe_fail(l->ctx, ZOE_FORMAT,
+                        "%s: encoder.head.2 gives %zu channels (%zu are wanted), decoder.head.2 "
+                        "gives %zu (3 are wanted)",
+                        zoe_store_path(l->store), m->encoder.layers[m->encoder.count - 1].out,
+                        2 * m->z, m->decoder.layers[m->decoder.count - 1].out);
+    return ZOE_OK;
+}
+
+zoe_status zoe_vae_open(zoe_context *ctx, zoe_vae **vae, const zoe_store *store)
+{
+    void *p;
+    *vae = NULL;
+    TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **vae, "VAE"));
+    const zoe_status status = load(&(loader){.ctx = ctx, .m = p, .store = store});
+    if (status != ZOE_OK)
+        zoe_vae_close(p);
+    else
+        *vae = p;
+    return status;
+}
+
+static void free_net(vae_net *net)
+{
+    for (size_t i = 0; i < net->count; i++) {
+        const vae_layer *y = &net->layers[i];
+        zoe_conv_weights_free(y->conv1);
+        zoe_conv_weights_free(y->conv2);
+        zoe_conv_weights_free(y->shortcut);
+        zoe_conv_weights_free(y->time);
+        zoe_conv_weights_free(y->time_odd);
+    }
+    zoe_free(net->layers);
+}
+
+void zoe_vae_close(zoe_vae *vae)
+{
+    if (!vae)
+        return;
+    free_net(&vae->encoder);
+    free_net(&vae->decoder);
+    zoe_vectors_free(&vae->vectors);
+    zoe_free(vae);
+}
+
+size_t zoe_vae_channels(const zoe_vae *vae)
+{
+    return vae->z;
+}
+
+size_t zoe_vae_weight_bytes(const zoe_vae *vae)
+{
+    return vae->packed_bytes + vae->vectors.bytes;
+}

@@ -1,0 +1,213 @@
+/* Wan DiT: one transformer block. Row-wise parts go through the tokens in chunks, so that only the
+ * residual stream, q, k, v and the attention's output are as long as the sequence. Source: Wan2.2
+ * wan/modules/model.py, class WanAttentionBlock. */
+#include "model/wan.h"
+
+/* Rows of `modulation` [6, dim]. */
+enum { SHIFT_SELF, SCALE_SELF, GATE_SELF, SHIFT_FFN, SCALE_FFN, GATE_FFN };
+
+typedef struct block_run {
+    zoe_context *ctx;
+    const zoe_wan *m;
+    zoe_wan_work *w;
+    const zoe_wan_text *text;
+    const wan_block *b;
+    size_t i;
+    const zoe_probe *probe;
+} block_run;
+
+static zoe_tensor vector(const float *values, size_t n)
+{
+    return zoe_tensor_1d((void *)(uintptr_t)values, ZOE_F32, n);
+}
+
+static zoe_tensor modulation(const block_run *r, size_t row)
+{
+    const size_t D = r->m->dims.dim;
+    return vector(r->w->modulation + row * D, D);
+}
+
+typedef struct chunk {
+    size_t first, count;
+} chunk;
+
+static chunk chunk_at(const zoe_wan_work *w, size_t first)
+{
+    const size_t left = w->L - first;
+    return (chunk){first, left < w->chunk ? left : w->chunk};
+}
+
+static zoe_status linear(const block_run *r, zoe_tensor y, zoe_tensor x, const wan_linear *l,
+                         zoe_activation activation, zoe_tensor gate, zoe_tensor residual)
+{
+    const zoe_linear_args args = {.y = y,
+                                  .x = x,
+                                  .w = l->w,
+                                  .bias = vector(l->bias, l->w.shape[0]),
+                                  .activation = activation,
+                                  .gate = gate,
+                                  .residual = residual};
+    return zoe_linear(r->ctx, &args, r->w->work);
+}
+
+static zoe_status plain(const block_run *r, zoe_tensor y, zoe_tensor x, const wan_linear *l)
+{
+    return linear(r, y, x, l, ZOE_ACT_NONE, zoe_tensor_none(), zoe_tensor_none());
+}
+
+/* a = LN(x) (1 + scale) + shift of one chunk. In bf16 the first norm of the first block sees a bf16
+ * stream and rounds. */
+static zoe_status modulated_norm(const block_run *r, zoe_tensor a, chunk c, size_t shift,
+                                 size_t scale, bool round_norm)
+{
+    return zoe_layer_norm(r->ctx, &(zoe_layer_norm_args){.y = a,
+                                                         .x = wan_rows(r->w->x, c.first, c.count),
+                                                         .scale = modulation(r, scale),
+                                                         .shift = modulation(r, shift),
+                                                         .eps = r->m->dims.eps,
+                                                         .round_norm = round_norm});
+}
+
+static zoe_status self_attention_inputs(const block_run *r)
+{
+    const zoe_wan_work *w = r->w;
+    const wan_attention *a = &r->b->self;
+    for (size_t first = 0; first < w->L; first += w->chunk) {
+        const chunk c = chunk_at(w, first);
+        const zoe_tensor in = wan_rows(w->a, 0, c.count);
+        TRY(modulated_norm(r, in, c, SHIFT_SELF, SCALE_SELF, r->m->bf16 && r->i == 0));
+        TRY(plain(r, wan_rows(w->q, c.first, c.count), in, &a->q));
+        TRY(plain(r, wan_rows(w->k, c.first, c.count), in, &a->k));
+        TRY(plain(r, wan_rows(w->v, c.first, c.count), in, &a->v));
+        TRY(zoe_check_cancel(r->ctx));
+    }
+    return ZOE_OK;
+}
+
+/* The parts of self-attention's inputs that the fused operators never store. For sequences of one
+ * chunk. */
+static zoe_status probe_inputs(const block_run *r)
+{
+    const zoe_wan_work *w = r->w;
+    const wan_attention *a = &r->b->self;
+    const chunk all = {0, w->L};
+    if (!r->probe || w->L > w->chunk)
+        return ZOE_OK;
+    const zoe_tensor b = wan_rows(w->b, 0, w->L), in = wan_rows(w->a, 0, w->L);
+    TRY(zoe_layer_norm(r->ctx, &(zoe_layer_norm_args){.y = b, .x = w->x, .eps = r->m->dims.eps}));
+    zoe_probe_block(r->probe, r->i, "norm1", b);
+    TRY(modulated_norm(r, in, all, SHIFT_SELF, SCALE_SELF, r->m->bf16 && r->i == 0));
+    zoe_probe_block(r->probe, r->i, "sa_in", in);
+    zoe_probe_block(r->probe, r->i, "sa_q_linear", w->q);
+    zoe_probe_block(r->probe, r->i, "sa_k_linear", w->k);
+    zoe_probe_block(r->probe, r->i, "sa_v_linear", w->v);
+    TRY(zoe_rms_norm(r->ctx, b, w->q, vector(a->norm_q, r->m->dims.dim), r->m->dims.eps));
+    zoe_probe_block(r->probe, r->i, "sa_norm_q", b);
+    TRY(zoe_rms_norm(r->ctx, b, w->k, vector(a->norm_k, r->m->dims.dim), r->m->dims.eps));
+    zoe_probe_block(r->probe, r->i, "sa_norm_k", b);
+    return ZOE_OK;
+}
+
+static zoe_status self_attention(const block_run *r)
+{
+    const zoe_wan_work *w = r->w;
+    const zoe_wan_dims *d = &r->m->dims;
+    const wan_attention *a = &r->b->self;
+    TRY(self_attention_inputs(r));
+    TRY(probe_inputs(r));
+    TRY(zoe_rms_norm_rope(r->ctx, w->q, w->q, vector(a->norm_q, d->dim), d->eps, w->cos, w->sin));
+    TRY(zoe_rms_norm_rope(r->ctx, w->k, w->k, vector(a->norm_k, d->dim), d->eps, w->cos, w->sin));
+    zoe_probe_block(r->probe, r->i, "sa_q_rope", w->q);
+    zoe_probe_block(r->probe, r->i, "sa_k_rope", w->k);
+    const zoe_attention_args attention = {.o = wan_heads(w->o, d->heads),
+                                          .q = wan_heads(w->q, d->heads),
+                                          .k = wan_heads(w->k, d->heads),
+                                          .v = wan_heads(w->v, d->heads),
+                                          .scale = 1.0f / sqrtf((float)(d->dim / d->heads)),
+                                          .last_count = 1};
+    TRY(zoe_attention(r->ctx, &attention, w->work));
+    zoe_probe_block(r->probe, r->i, "sa_attn", w->o);
+    if (r->probe) {
+        TRY(plain(r, w->q, w->o, &a->o));
+        zoe_probe_block(r->probe, r->i, "sa_out", w->q);
+    }
+    return linear(r, w->x, w->o, &a->o, ZOE_ACT_NONE, modulation(r, GATE_SELF), w->x);
+}
+
+static zoe_status cross_attention(const block_run *r, chunk c)
+{
+    const zoe_wan_work *w = r->w;
+    const zoe_wan_dims *d = &r->m->dims;
+    const wan_attention *p = &r->b->cross;
+    const zoe_wan_text *t = r->text;
+    const zoe_tensor x = wan_rows(w->x, c.first, c.count);
+    const zoe_tensor a = wan_rows(w->a, 0, c.count), b = wan_rows(w->b, 0, c.count);
+    const size_t slot = t->rows * t->dim * zoe_dtype_bytes(t->dtype);
+    unsigned char *kv = (unsigned char *)t->data + 2 * r->i * slot;
+
+    TRY(zoe_layer_norm(r->ctx, &(zoe_layer_norm_args){.y = a,
+                                                      .x = x,
+                                                      .gamma = vector(r->b->norm3_weight, d->dim),
+                                                      .beta = vector(r->b->norm3_bias, d->dim),
+                                                      .eps = d->eps}));
+    zoe_probe_block(r->probe, r->i, "norm3", a);
+    TRY(plain(r, b, a, &p->q));
+    TRY(zoe_rms_norm(r->ctx, b, b, vector(p->norm_q, d->dim), d->eps));
+    zoe_probe_block(r->probe, r->i, "ca_q", b);
+    const zoe_attention_args attention = {
+        .o = wan_heads(a, d->heads),
+        .q = wan_heads(b, d->heads),
+        .k = wan_heads(zoe_tensor_2d(kv, t->dtype, t->rows, t->dim), d->heads),
+        .v = wan_heads(zoe_tensor_2d(kv + slot, t->dtype, t->rows, t->dim), d->heads),
+        .scale = 1.0f / sqrtf((float)(d->dim / d->heads)),
+        .last_count = t->last_count};
+    TRY(zoe_attention(r->ctx, &attention, w->work));
+    zoe_probe_block(r->probe, r->i, "ca_attn", a);
+    if (r->probe) {
+        TRY(plain(r, b, a, &p->o));
+        zoe_probe_block(r->probe, r->i, "ca_out", b);
+    }
+    return linear(r, x, a, &p->o, ZOE_ACT_NONE, zoe_tensor_none(), x);
+}
+
+static zoe_status feed_forward(const block_run *r, chunk c)
+{
+    const zoe_wan_work *w = r->w;
+    const zoe_tensor x = wan_rows(w->x, c.first, c.count), a = wan_rows(w->a, 0, c.count);
+    const zoe_tensor hidden = wan_rows(w->hidden, 0, c.count), none = zoe_tensor_none();
+    TRY(modulated_norm(r, a, c, SHIFT_FFN, SCALE_FFN, false));
+    zoe_probe_block(r->probe, r->i, "ffn_in", a);
+    TRY(linear(r, hidden, a, &r->b->ffn0, ZOE_ACT_GELU_TANH, none, none));
+    if (r->probe) {
+        TRY(plain(r, a, hidden, &r->b->ffn2));
+        zoe_probe_block(r->probe, r->i, "ffn_out", a);
+    }
+    return linear(r, x, hidden, &r->b->ffn2, ZOE_ACT_NONE, modulation(r, GATE_FFN), x);
+}
+
+static zoe_status run_block(const block_run *r)
+{
+    zoe_wan_work *w = r->w;
+    const size_t D = r->m->dims.dim;
+    for (size_t j = 0; j < 6 * D; j++)
+        w->modulation[j] = r->b->modulation[j] + w->e0[j];
+    TRY(self_attention(r));
+    for (size_t first = 0; first < w->L; first += w->chunk) {
+        TRY(zoe_check_cancel(r->ctx));
+        TRY(cross_attention(r, chunk_at(w, first)));
+        TRY(feed_forward(r, chunk_at(w, first)));
+    }
+    zoe_probe_block(r->probe, r->i, "out", w->x);
+    return ZOE_OK;
+}
+
+zoe_status zoe_wan_blocks(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w,
+                          const zoe_wan_text *text, const zoe_probe *probe)
+{
+    for (size_t i = 0; i < m->dims.layers; i++) {
+        TRY(zoe_check_cancel(ctx));
+        TRY(run_block(&(block_run){
+            .ctx = ctx, .m = m, .w = w, .text = text, .b = &m->blocks[i], .i = i, .probe = probe}));
+    }
+    return ZOE_OK;
+}

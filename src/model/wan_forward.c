@@ -1,0 +1,305 @@
+/* Wan DiT: from latent and timestep to velocity. Patches in, blocks, head, patches out.
+ * Source: Wan2.2 wan/modules/model.py, class WanModel. */
+#include "model/wan.h"
+
+enum {
+    CHUNK = 1024
+}; /* tokens of one pass of a row-wise part: enough to make packing the weights cheap */
+
+static zoe_linear_args shape_of(zoe_tensor y, zoe_tensor x, size_t out, size_t in, zoe_dtype weight)
+{
+    return (zoe_linear_args){.y = y, .x = x, .w = zoe_tensor_2d(NULL, weight, out, in)};
+}
+
+/* The widest workspace of any operator, for weights of any type. */
+static size_t operator_bytes(const zoe_context *ctx, const zoe_wan_work *w)
+{
+    const zoe_wan_dims *d = &w->dims;
+    const zoe_tensor row = zoe_tensor_2d(NULL, ZOE_F32, 1, d->dim);
+    const zoe_tensor keys = zoe_tensor_2d(NULL, wan_type(w->bf16), d->text_len, d->dim);
+    const zoe_attention_args self = {.o = wan_heads(w->o, d->heads),
+                                     .q = wan_heads(w->q, d->heads),
+                                     .k = wan_heads(w->k, d->heads),
+                                     .v = wan_heads(w->v, d->heads),
+                                     .last_count = 1};
+    const zoe_attention_args cross = {.o = wan_heads(w->a, d->heads),
+                                      .q = wan_heads(w->b, d->heads),
+                                      .k = wan_heads(keys, d->heads),
+                                      .v = wan_heads(keys, d->heads),
+                                      .last_count = 2};
+    size_t bytes =
+        zoe_max(zoe_attention_workspace(ctx, &self), zoe_attention_workspace(ctx, &cross));
+    const zoe_dtype types[] = {ZOE_F32, ZOE_BF16, ZOE_F8_E4M3};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        const zoe_linear_args linears[] = {
+            shape_of(w->x, w->o, d->dim, d->dim, types[i]),
+            shape_of(w->b, w->a, d->dim, d->dim, types[i]),
+            shape_of(w->hidden, w->a, d->ffn_dim, d->dim, types[i]),
+            shape_of(w->b, w->hidden, d->dim, d->ffn_dim, types[i]),
+            shape_of(wan_rows(w->x, 0, w->patches.shape[0]), w->patches, d->dim, 4 * d->in_dim,
+                     types[i]),
+            shape_of(w->head, w->headin, 4 * d->out_dim, d->dim, types[i]),
+            shape_of(row, zoe_tensor_2d(NULL, ZOE_F32, 1, d->freq_dim), d->dim, d->freq_dim,
+                     types[i]),
+            shape_of(zoe_tensor_2d(NULL, ZOE_F32, 1, 6 * d->dim), row, 6 * d->dim, d->dim,
+                     types[i]),
+        };
+        for (size_t j = 0; j < sizeof linears / sizeof *linears; j++)
+            bytes = zoe_max(bytes, zoe_linear_workspace(ctx, &linears[j]));
+    }
+    return bytes;
+}
+
+static void lay_out(const zoe_context *ctx, zoe_wan_work *w)
+{
+    const zoe_wan_dims *d = &w->dims;
+    const zoe_dtype type = wan_type(w->bf16);
+    zoe_layout *l = &w->layout;
+    w->cos = zoe_layout_2d(l, ZOE_F32, w->L, d->dim / d->heads / 2);
+    w->sin = zoe_layout_2d(l, ZOE_F32, w->L, d->dim / d->heads / 2);
+    w->x = zoe_layout_2d(l, ZOE_F32, w->L, d->dim);
+    w->q = zoe_layout_2d(l, type, w->L, d->dim);
+    w->k = zoe_layout_2d(l, type, w->L, d->dim);
+    w->v = zoe_layout_2d(l, type, w->L, d->dim);
+    w->o = zoe_layout_2d(l, type, w->L, d->dim);
+    w->a = zoe_layout_2d(l, type, w->chunk, d->dim);
+    w->b = zoe_layout_2d(l, type, w->chunk, d->dim);
+    w->hidden = zoe_layout_2d(l, type, w->chunk, d->ffn_dim);
+    w->patches = zoe_layout_2d(l, type, w->chunk, 4 * d->in_dim);
+    w->headin = zoe_layout_2d(l, ZOE_F32, w->chunk, d->dim);
+    w->head = zoe_layout_2d(l, ZOE_F32, w->chunk, 4 * d->out_dim);
+    w->sinusoid = zoe_layout_take(l, d->freq_dim, sizeof(float));
+    w->e = zoe_layout_take(l, d->dim, sizeof(float));
+    w->e_silu = zoe_layout_take(l, d->dim, sizeof(float));
+    w->e0 = zoe_layout_take(l, 6 * d->dim, sizeof(float));
+    w->modulation = zoe_layout_take(l, 6 * d->dim, sizeof(float));
+    w->work.bytes = operator_bytes(ctx, w);
+    w->work.data = zoe_layout_take(l, w->work.bytes, 1);
+}
+
+static zoe_wan_work dry_work(const zoe_wan_dims *dims, bool bf16, size_t f, size_t h, size_t w)
+{
+    const size_t L = f * (h / 2) * (w / 2);
+    return (zoe_wan_work){.dims = *dims,
+                          .bf16 = bf16,
+                          .f = f,
+                          .h = h,
+                          .w = w,
+                          .rows = h / 2,
+                          .columns = w / 2,
+                          .L = L,
+                          .chunk = L < CHUNK ? L : CHUNK};
+}
+
+size_t zoe_wan_work_bytes(const zoe_context *ctx, const zoe_wan_dims *dims, bool bf16, size_t f,
+                          size_t h, size_t w)
+{
+    zoe_wan_work dry = dry_work(dims, bf16, f, h, w);
+    lay_out(ctx, &dry);
+    return dry.layout.used;
+}
+
+/* Angle of pair j of a head at grid position (t, i, j): the head's pairs are split over frame, row
+ * and column, and within an axis of n pairs pair p turns by position * 10000^(-p/n). All in f64;
+ * see docs/NUMERICS.md. */
+static void fill_rotary(zoe_wan_work *w)
+{
+    const size_t pairs = w->dims.dim / w->dims.heads / 2, side = pairs / 3;
+    const size_t per_axis[3] = {pairs - 2 * side, side, side};
+    float *cos_row = w->cos.data, *sin_row = w->sin.data;
+    for (size_t token = 0; token < w->L; token++, cos_row += pairs, sin_row += pairs) {
+        const size_t position[3] = {token / (w->rows * w->columns), token / w->columns % w->rows,
+                                    token % w->columns};
+        size_t j = 0;
+        for (size_t axis = 0; axis < 3; axis++)
+            for (size_t p = 0; p < per_axis[axis]; p++, j++) {
+                const double exponent = (double)(2 * p) / (double)(2 * per_axis[axis]);
+                const double angle = (double)position[axis] * (1.0 / pow(10000.0, exponent));
+                cos_row[j] = (float)cos(angle);
+                sin_row[j] = (float)sin(angle);
+            }
+    }
+}
+
+zoe_status zoe_wan_work_new(zoe_context *ctx, zoe_wan_work **work, const zoe_wan_dims *dims,
+                            bool bf16, size_t f, size_t h, size_t w)
+{
+    void *p;
+    *work = NULL;
+    if (f == 0 || h == 0 || w == 0 || h % 2 || w % 2)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "latent of %zu frames, %zu x %zu: height and width must be even", f, h, w);
+    TRY(zoe_alloc(ctx, &p, 1, sizeof **work, "transformer"));
+    zoe_wan_work *r = p;
+    *r = dry_work(dims, bf16, f, h, w);
+    zoe_status status;
+    TRY_GOTO(zoe_layout_new(ctx, &r->layout, zoe_wan_work_bytes(ctx, dims, bf16, f, h, w),
+                            "transformer activations"));
+    lay_out(ctx, r);
+    TRY_GOTO(zoe_layout_status(ctx, &r->layout, "transformer activations"));
+    fill_rotary(r);
+    *work = r;
+done:
+    if (status != ZOE_OK)
+        zoe_wan_work_free(r);
+    return status;
+}
+
+void zoe_wan_work_free(zoe_wan_work *work)
+{
+    if (!work)
+        return;
+    zoe_layout_free(&work->layout);
+    zoe_free(work);
+}
+
+/* y = activation(W x + b) of one row, in f32 whatever the rest is computed in. */
+static zoe_status row_linear(zoe_context *ctx, const zoe_wan *m, const zoe_wan_work *w, float *y,
+                             float *x, const wan_linear *l, zoe_activation activation)
+{
+    const zoe_linear_args args = {.y = zoe_tensor_2d(y, ZOE_F32, 1, l->w.shape[0]),
+                                  .x = zoe_tensor_2d(x, ZOE_F32, 1, l->w.shape[1]),
+                                  .w = l->w,
+                                  .bias = zoe_tensor_1d(l->bias, ZOE_F32, l->w.shape[0]),
+                                  .activation = activation,
+                                  .round_weights = m->bf16};
+    return zoe_linear(ctx, &args, w->work);
+}
+
+static zoe_status embed_time(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w, double t,
+                             const zoe_probe *probe)
+{
+    const size_t D = m->dims.dim, half = m->dims.freq_dim / 2;
+    for (size_t k = 0; k < half; k++) {
+        const double angle = t * pow(10000.0, -(double)k / (double)half);
+        w->sinusoid[k] = (float)cos(angle);
+        w->sinusoid[half + k] = (float)sin(angle);
+    }
+    TRY(row_linear(ctx, m, w, w->e_silu, w->sinusoid, &m->time0, ZOE_ACT_SILU));
+    TRY(row_linear(ctx, m, w, w->e, w->e_silu, &m->time2, ZOE_ACT_NONE));
+    const zoe_tensor e = zoe_tensor_1d(w->e, ZOE_F32, D);
+    TRY(zoe_activate(ctx, zoe_tensor_1d(w->e_silu, ZOE_F32, D), e, ZOE_ACT_SILU));
+    TRY(row_linear(ctx, m, w, w->e0, w->e_silu, &m->time_projection, ZOE_ACT_NONE));
+    zoe_probe_see(probe, "time_sinusoid", zoe_tensor_1d(w->sinusoid, ZOE_F32, 2 * half));
+    zoe_probe_see(probe, "e", e);
+    zoe_probe_see(probe, "e0", zoe_tensor_2d(w->e0, ZOE_F32, 6, D));
+    return ZOE_OK;
+}
+
+typedef struct patch_task {
+    zoe_wan_work *w;
+    const float *latent, *condition;
+    size_t first; /* token of row 0 of w->patches */
+} patch_task;
+
+/* One token's 2x2 patch of every channel: channel slowest, then row, then column; latent channels
+ * before condition. */
+static void gather_patch(void *arg, size_t row, size_t worker)
+{
+    const patch_task *p = arg;
+    const zoe_wan_work *w = p->w;
+    const size_t token = p->first + row, I = w->dims.in_dim, plane = w->h * w->w;
+    const size_t latent_channels = p->condition ? w->dims.out_dim : I;
+    const size_t frame = token / (w->rows * w->columns);
+    const size_t top = token / w->columns % w->rows * 2, left = token % w->columns * 2;
+    (void)worker;
+    for (size_t c = 0; c < I; c++) {
+        const float *source = c < latent_channels
+                                  ? p->latent + c * w->f * plane
+                                  : p->condition + (c - latent_channels) * w->f * plane;
+        source += frame * plane + top * w->w + left;
+        const float values[4] = {source[0], source[1], source[w->w], source[w->w + 1]};
+        for (size_t j = 0; j < 4; j++)
+            zoe_store_f32(w->patches.data, w->patches.dtype, (row * I + c) * 4 + j, values[j]);
+    }
+}
+
+static zoe_status embed_patches(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w,
+                                const float *latent, const float *condition)
+{
+    for (size_t first = 0; first < w->L; first += w->chunk) {
+        const size_t count = w->L - first < w->chunk ? w->L - first : w->chunk;
+        patch_task task = {.w = w, .latent = latent, .condition = condition, .first = first};
+        zoe_parallel_for(ctx, count, gather_patch, &task);
+        const zoe_linear_args args = {.y = wan_rows(w->x, first, count),
+                                      .x = wan_rows(w->patches, 0, count),
+                                      .w = m->patch.w,
+                                      .bias = zoe_tensor_1d(m->patch.bias, ZOE_F32, m->dims.dim)};
+        TRY(zoe_linear(ctx, &args, w->work));
+    }
+    return ZOE_OK;
+}
+
+/* Puts a head row back: feature (row, column, channel), channel fastest. */
+static void scatter_patch(float *velocity, const zoe_wan_work *w, size_t token, const float *head)
+{
+    const size_t O = w->dims.out_dim, plane = w->h * w->w;
+    const size_t frame = token / (w->rows * w->columns);
+    const size_t top = token / w->columns % w->rows * 2, left = token % w->columns * 2;
+    float *origin = velocity + frame * plane + top * w->w + left;
+    for (size_t j = 0; j < 4; j++)
+        for (size_t c = 0; c < O; c++)
+            origin[c * w->f * plane + j / 2 * w->w + j % 2] = head[j * O + c];
+}
+
+static zoe_status run_head(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w, float *velocity,
+                           const zoe_probe *probe)
+{
+    const size_t D = m->dims.dim;
+    for (size_t j = 0; j < D; j++) {
+        w->modulation[j] = m->head_modulation[j] + w->e[j];
+        w->modulation[D + j] = m->head_modulation[D + j] + w->e[j];
+    }
+    for (size_t first = 0; first < w->L; first += w->chunk) {
+        const size_t count = w->L - first < w->chunk ? w->L - first : w->chunk;
+        const zoe_tensor in = wan_rows(w->headin, 0, count), out = wan_rows(w->head, 0, count);
+        const zoe_layer_norm_args norm = {.y = in,
+                                          .x = wan_rows(w->x, first, count),
+                                          .shift = zoe_tensor_1d(w->modulation, ZOE_F32, D),
+                                          .scale = zoe_tensor_1d(w->modulation + D, ZOE_F32, D),
+                                          .eps = m->dims.eps};
+        TRY(zoe_layer_norm(ctx, &norm));
+        const zoe_linear_args args = {.y = out,
+                                      .x = in,
+                                      .w = m->head.w,
+                                      .bias =
+                                          zoe_tensor_1d(m->head.bias, ZOE_F32, 4 * m->dims.out_dim),
+                                      .round_weights = m->bf16};
+        TRY(zoe_linear(ctx, &args, w->work));
+        if (count == w->L)
+            zoe_probe_see(probe, "head", out);
+        for (size_t i = 0; i < count; i++)
+            scatter_patch(velocity, w, first + i,
+                          (const float *)out.data + i * 4 * m->dims.out_dim);
+    }
+    return ZOE_OK;
+}
+
+static bool same_dims(const zoe_wan_dims *a, const zoe_wan_dims *b)
+{
+    return a->dim == b->dim && a->ffn_dim == b->ffn_dim && a->heads == b->heads &&
+           a->layers == b->layers && a->in_dim == b->in_dim && a->out_dim == b->out_dim &&
+           a->freq_dim == b->freq_dim && a->text_len == b->text_len && a->text_dim == b->text_dim;
+}
+
+zoe_status zoe_wan_forward(zoe_context *ctx, const zoe_wan *wan, zoe_wan_work *work,
+                           float *velocity, const float *latent, const float *condition,
+                           const zoe_wan_text *text, double t, const zoe_probe *probe)
+{
+    const size_t latent_channels = condition ? wan->dims.out_dim : wan->dims.in_dim;
+    if (!condition && wan->dims.in_dim != wan->dims.out_dim)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "the model takes %zu channels of which %zu are a condition; none was given",
+                        wan->dims.in_dim, wan->dims.in_dim - wan->dims.out_dim);
+    if (condition && latent_channels >= wan->dims.in_dim)
+        return zoe_fail(ctx, ZOE_INVALID, "the model takes %zu channels and no condition",
+                        wan->dims.in_dim);
+    if (text->dim != wan->dims.dim || text->layers != wan->dims.layers ||
+        !same_dims(&work->dims, &wan->dims) || work->bf16 != wan->bf16)
+        return zoe_fail(ctx, ZOE_INVALID, "model, text context and work space do not fit together");
+    TRY(embed_time(ctx, wan, work, t, probe));
+    TRY(embed_patches(ctx, wan, work, latent, condition));
+    zoe_probe_see(probe, "patch_embed", work->x);
+    TRY(zoe_wan_blocks(ctx, wan, work, text, probe));
+    return run_head(ctx, wan, work, velocity, probe);
+}

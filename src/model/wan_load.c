@@ -1,0 +1,215 @@
+/* Wan DiT: from a store to a network. Official names and shapes; what the config leaves out comes
+ * from the shapes. */
+#include "model/wan.h"
+
+#include <stdio.h>
+
+/* Tensors that tell a relative of Wan which needs inputs that this engine does not make. */
+static const struct {
+    const char *name, *kind;
+} relatives[] = {
+    {"vace_blocks.0.before_proj.weight", "VACE"},
+    {"vace_patch_embedding.weight", "VACE"},
+    {"casual_audio_encoder.weights", "S2V (speech to video)"},
+    {"cond_encoder.weight", "S2V (speech to video)"},
+    {"face_adapter.fuser_blocks.0.linear1_kv.weight", "Animate"},
+    {"pose_patch_embedding.weight", "Animate"},
+    {"motion_encoder.enc.net_app.convs.0.0.weight", "Animate"},
+    {"control_adapter.conv.weight", "camera control"},
+    {"img_emb.proj.0.bias", "Wan 2.1 image-to-video with a CLIP image branch"},
+    {"img_emb.proj.0.weight", "Wan 2.1 image-to-video with a CLIP image branch"},
+};
+
+static zoe_status refuse_relatives(zoe_context *ctx, const zoe_store *store)
+{
+    zoe_tensor t;
+    for (size_t i = 0; i < sizeof relatives / sizeof *relatives; i++)
+        if (zoe_store_find(store, relatives[i].name, &t))
+            return zoe_fail(ctx, ZOE_UNSUPPORTED,
+                            "%s: this is a %s model (it has %s), which is not supported",
+                            zoe_store_path(store), relatives[i].kind, relatives[i].name);
+    return ZOE_OK;
+}
+
+/* A config value must agree with the shape it describes. */
+static zoe_status agree(zoe_context *ctx, const zoe_store *store, const zoe_config *config,
+                        const char *key, size_t found)
+{
+    size_t said = found;
+    if (config)
+        TRY(zoe_config_size(ctx, config, key, 1, 1u << 24, &said));
+    if (said != found)
+        return zoe_fail(ctx, ZOE_FORMAT, "%s: config.json says %s %zu, the tensors have %zu",
+                        zoe_store_path(store), key, said, found);
+    return ZOE_OK;
+}
+
+static zoe_status infer_dims(zoe_context *ctx, zoe_wan_dims *d, const zoe_store *store,
+                             const zoe_config *config)
+{
+    zoe_tensor t;
+    *d = (zoe_wan_dims){.eps = 1e-6f, .text_len = 512};
+    if (!zoe_store_find(store, "patch_embedding.weight", &t))
+        return zoe_fail(
+            ctx, ZOE_MISSING,
+            "%s: no Wan model: tensor patch_embedding.weight is not there (%zu tensors, "
+            "the first is %s)",
+            zoe_store_path(store), zoe_store_count(store),
+            zoe_store_count(store) ? zoe_store_name(store, 0) : "none");
+    if (t.rank != 5 || t.shape[2] != 1 || t.shape[3] != 2 || t.shape[4] != 2) {
+        char shape[96];
+        return zoe_fail(ctx, ZOE_UNSUPPORTED,
+                        "%s: patch_embedding.weight is %s, [dim, channels, 1, 2, 2] is wanted",
+                        zoe_store_path(store), zoe_tensor_describe(shape, sizeof shape, t));
+    }
+    d->dim = t.shape[0];
+    d->in_dim = t.shape[1];
+    TRY(zoe_matrix(ctx, store, &t, "", "blocks.0.ffn.0.weight", 0, d->dim));
+    d->ffn_dim = t.shape[0];
+    TRY(zoe_matrix(ctx, store, &t, "", "text_embedding.0.weight", d->dim, 0));
+    d->text_dim = t.shape[1];
+    TRY(zoe_matrix(ctx, store, &t, "", "time_embedding.0.weight", d->dim, 0));
+    d->freq_dim = t.shape[1];
+    TRY(zoe_matrix(ctx, store, &t, "", "head.head.weight", 0, d->dim));
+    d->out_dim = t.shape[0] / 4;
+    d->layers = zoe_count_blocks(store, "blocks.", ".modulation");
+    d->heads = d->dim / 128;
+    if (config) {
+        double eps = 1e-6;
+        TRY(zoe_config_size(ctx, config, "num_heads", 1, 4096, &d->heads));
+        TRY(zoe_config_size(ctx, config, "text_len", 1, 65536, &d->text_len));
+        TRY(zoe_config_real(ctx, config, "eps", &eps));
+        d->eps = (float)eps;
+    }
+    TRY(agree(ctx, store, config, "dim", d->dim));
+    TRY(agree(ctx, store, config, "ffn_dim", d->ffn_dim));
+    TRY(agree(ctx, store, config, "in_dim", d->in_dim));
+    TRY(agree(ctx, store, config, "out_dim", d->out_dim));
+    TRY(agree(ctx, store, config, "freq_dim", d->freq_dim));
+    return agree(ctx, store, config, "num_layers", d->layers);
+}
+
+static zoe_status check_dims(zoe_context *ctx, const zoe_wan_dims *d, const zoe_store *store)
+{
+    const bool sound = d->dim > 0 && d->heads > 0 && d->dim % d->heads == 0 &&
+                       d->dim / d->heads % 2 == 0 && d->ffn_dim > 0 && d->layers > 0 &&
+                       d->in_dim > 0 && d->out_dim > 0 && d->in_dim >= d->out_dim &&
+                       d->freq_dim >= 2 && d->freq_dim % 2 == 0 && d->text_dim > 0 && d->eps > 0.0f;
+    if (!sound)
+        return zoe_fail(ctx, ZOE_FORMAT,
+                        "%s: sizes do not fit together: dim %zu, heads %zu, ffn %zu, layers %zu, "
+                        "channels %zu in and %zu out, freq_dim %zu, text_dim %zu, eps %g",
+                        zoe_store_path(store), d->dim, d->heads, d->ffn_dim, d->layers, d->in_dim,
+                        d->out_dim, d->freq_dim, d->text_dim, (double)d->eps);
+    return ZOE_OK;
+}
+
+typedef struct loader {
+    zoe_context *ctx;
+    zoe_wan *m;
+    const zoe_store *store;
+} loader;
+
+static zoe_status load_linear(const loader *l, wan_linear *linear, const char *prefix,
+                              const char *name, size_t out, size_t in)
+{
+    char full[128];
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    TRY(zoe_matrix(l->ctx, l->store, &linear->w, full, ".weight", out, in));
+    return zoe_vector(l->ctx, &l->m->vectors, l->store, &linear->bias, full, ".bias", out);
+}
+
+static zoe_status load_vector(const loader *l, float **values, const char *prefix, const char *name,
+                              size_t n)
+{
+    return zoe_vector(l->ctx, &l->m->vectors, l->store, values, prefix, name, n);
+}
+
+static zoe_status load_attention(const loader *l, wan_attention *a, const char *prefix)
+{
+    const size_t D = l->m->dims.dim;
+    TRY(load_linear(l, &a->q, prefix, "q", D, D));
+    TRY(load_linear(l, &a->k, prefix, "k", D, D));
+    TRY(load_linear(l, &a->v, prefix, "v", D, D));
+    TRY(load_linear(l, &a->o, prefix, "o", D, D));
+    TRY(load_vector(l, &a->norm_q, prefix, "norm_q.weight", D));
+    return load_vector(l, &a->norm_k, prefix, "norm_k.weight", D);
+}
+
+static zoe_status load_block(const loader *l, size_t i)
+{
+    const size_t D = l->m->dims.dim, N = l->m->dims.ffn_dim;
+    wan_block *b = &l->m->blocks[i];
+    char prefix[64], part[96];
+    snprintf(prefix, sizeof prefix, "blocks.%zu.", i);
+    TRY(load_vector(l, &b->modulation, prefix, "modulation", 6 * D));
+    snprintf(part, sizeof part, "%sself_attn.", prefix);
+    TRY(load_attention(l, &b->self, part));
+    snprintf(part, sizeof part, "%scross_attn.", prefix);
+    TRY(load_attention(l, &b->cross, part));
+    TRY(load_vector(l, &b->norm3_weight, prefix, "norm3.weight", D));
+    TRY(load_vector(l, &b->norm3_bias, prefix, "norm3.bias", D));
+    TRY(load_linear(l, &b->ffn0, prefix, "ffn.0", N, D));
+    return load_linear(l, &b->ffn2, prefix, "ffn.2", D, N);
+}
+
+static zoe_status load(const loader *l)
+{
+    zoe_wan *m = l->m;
+    const zoe_wan_dims *d = &m->dims;
+    void *p;
+    TRY(zoe_alloc_zero(l->ctx, &p, d->layers, sizeof *m->blocks, "transformer"));
+    m->blocks = p;
+    TRY(load_linear(l, &m->patch, "", "patch_embedding", d->dim, 4 * d->in_dim));
+    TRY(load_linear(l, &m->text0, "", "text_embedding.0", d->dim, d->text_dim));
+    TRY(load_linear(l, &m->text2, "", "text_embedding.2", d->dim, d->dim));
+    TRY(load_linear(l, &m->time0, "", "time_embedding.0", d->dim, d->freq_dim));
+    TRY(load_linear(l, &m->time2, "", "time_embedding.2", d->dim, d->dim));
+    TRY(load_linear(l, &m->time_projection, "", "time_projection.1", 6 * d->dim, d->dim));
+    TRY(load_linear(l, &m->head, "", "head.head", 4 * d->out_dim, d->dim));
+    TRY(load_vector(l, &m->head_modulation, "", "head.modulation", 2 * d->dim));
+    for (size_t i = 0; i < d->layers; i++)
+        TRY(load_block(l, i));
+    return ZOE_OK;
+}
+
+zoe_status zoe_wan_open(zoe_context *ctx, zoe_wan **wan, const zoe_store *store,
+                        const zoe_config *config, bool bf16)
+{
+    zoe_wan_dims dims;
+    void *p;
+    *wan = NULL;
+    TRY(refuse_relatives(ctx, store));
+    TRY(infer_dims(ctx, &dims, store, config));
+    TRY(check_dims(ctx, &dims, store));
+    TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **wan, "transformer"));
+    zoe_wan *m = p;
+    m->dims = dims;
+    m->bf16 = bf16;
+    m->vectors.round = bf16;
+    const zoe_status status = load(&(loader){.ctx = ctx, .m = m, .store = store});
+    if (status != ZOE_OK)
+        zoe_wan_close(m);
+    else
+        *wan = m;
+    return status;
+}
+
+void zoe_wan_close(zoe_wan *wan)
+{
+    if (!wan)
+        return;
+    zoe_vectors_free(&wan->vectors);
+    zoe_free(wan->blocks);
+    zoe_free(wan);
+}
+
+const zoe_wan_dims *zoe_wan_dims_of(const zoe_wan *wan)
+{
+    return &wan->dims;
+}
+
+size_t zoe_wan_weight_bytes(const zoe_wan *wan)
+{
+    return wan->vectors.bytes;
+}

@@ -1,0 +1,168 @@
+/* See weights.h. */
+#include "model/weights.h"
+
+#include <stdio.h>
+
+static zoe_status full_name(zoe_context *ctx, char *full, size_t size, const char *prefix,
+                            const char *name)
+{
+    const int n = snprintf(full, size, "%s%s", prefix, name);
+    return n > 0 && (size_t)n < size
+               ? ZOE_OK
+               : zoe_fail(ctx, ZOE_INTERNAL, "tensor name too long: %s", name);
+}
+
+static zoe_status find(zoe_context *ctx, const zoe_store *store, zoe_tensor *t, const char *prefix,
+                       const char *name)
+{
+    char full[256];
+    TRY(full_name(ctx, full, sizeof full, prefix, name));
+    if (!zoe_store_find(store, full, t))
+        return zoe_fail(ctx, ZOE_MISSING, "%s: tensor %s is not there", zoe_store_path(store),
+                        full);
+    if (!zoe_dtype_is_float(t->dtype))
+        return zoe_fail(ctx, ZOE_FORMAT, "%s: tensor %s is %s, floating point is wanted",
+                        zoe_store_path(store), full, zoe_dtype_name(t->dtype));
+    return ZOE_OK;
+}
+
+static zoe_status keep(zoe_context *ctx, zoe_vectors *vectors, void *piece)
+{
+    if (vectors->count == vectors->room) {
+        const size_t room = vectors->room ? 2 * vectors->room : 64;
+        void *bigger;
+        TRY(zoe_alloc(ctx, &bigger, room, sizeof *vectors->pieces, "weights"));
+        if (vectors->count)
+            memcpy(bigger, vectors->pieces, vectors->count * sizeof *vectors->pieces);
+        zoe_free(vectors->pieces);
+        vectors->pieces = bigger;
+        vectors->room = room;
+    }
+    vectors->pieces[vectors->count++] = piece;
+    return ZOE_OK;
+}
+
+zoe_status zoe_vector(zoe_context *ctx, zoe_vectors *vectors, const zoe_store *store,
+                      float **values, const char *prefix, const char *name, size_t n)
+{
+    zoe_tensor t;
+    void *p;
+    *values = NULL;
+    TRY(find(ctx, store, &t, prefix, name));
+    if (zoe_tensor_count(t) != n) {
+        char shape[96];
+        return zoe_fail(ctx, ZOE_FORMAT, "%s: tensor %s%s is %s, %zu elements are wanted",
+                        zoe_store_path(store), prefix, name,
+                        zoe_tensor_describe(shape, sizeof shape, t), n);
+    }
+    TRY(zoe_alloc(ctx, &p, n, sizeof(float), name));
+    const zoe_status status = keep(ctx, vectors, p);
+    if (status != ZOE_OK) {
+        zoe_free(p);
+        return status;
+    }
+    vectors->bytes += n * sizeof(float);
+    *values = p;
+    for (size_t i = 0; i < n; i++) {
+        const float value = zoe_load_f32(t.data, t.dtype, i);
+        (*values)[i] = vectors->round ? zoe_bf16_round(value) : value;
+    }
+    return ZOE_OK;
+}
+
+void zoe_vectors_free(zoe_vectors *vectors)
+{
+    for (size_t i = 0; i < vectors->count; i++)
+        zoe_free(vectors->pieces[i]);
+    zoe_free(vectors->pieces);
+    *vectors = (zoe_vectors){0};
+}
+
+zoe_status zoe_matrix(zoe_context *ctx, const zoe_store *store, zoe_tensor *matrix,
+                      const char *prefix, const char *name, size_t rows, size_t columns)
+{
+    zoe_tensor t;
+    TRY(find(ctx, store, &t, prefix, name));
+    size_t width = 1;
+    for (int i = 1; i < t.rank; i++)
+        width *= t.shape[i];
+    if (t.rank < 2 || (rows && t.shape[0] != rows) || (columns && width != columns)) {
+        char shape[96], wanted[2][24] = {"any", "any"};
+        if (rows)
+            snprintf(wanted[0], sizeof wanted[0], "%zu", rows);
+        if (columns)
+            snprintf(wanted[1], sizeof wanted[1], "%zu", columns);
+        return zoe_fail(ctx, ZOE_FORMAT, "%s: tensor %s%s is %s, [%s, %s] is wanted",
+                        zoe_store_path(store), prefix, name,
+                        zoe_tensor_describe(shape, sizeof shape, t), wanted[0], wanted[1]);
+    }
+    *matrix = zoe_tensor_2d(t.data, t.dtype, t.shape[0], width);
+    return ZOE_OK;
+}
+
+size_t zoe_count_blocks(const zoe_store *store, const char *prefix, const char *suffix)
+{
+    char name[256];
+    zoe_tensor t;
+    for (size_t i = 0;; i++) {
+        const int n = snprintf(name, sizeof name, "%s%zu%s", prefix, i, suffix);
+        if (n <= 0 || (size_t)n >= sizeof name || !zoe_store_find(store, name, &t))
+            return i;
+    }
+}
+
+zoe_status zoe_layout_new(zoe_context *ctx, zoe_layout *layout, size_t bytes, const char *what)
+{
+    void *p;
+    *layout = (zoe_layout){0};
+    TRY(zoe_alloc(ctx, &p, bytes, 1, what));
+    *layout = (zoe_layout){.base = p, .size = bytes};
+    return ZOE_OK;
+}
+
+void zoe_layout_free(zoe_layout *layout)
+{
+    zoe_free(layout->base);
+    *layout = (zoe_layout){0};
+}
+
+void *zoe_layout_take(zoe_layout *layout, size_t count, size_t size)
+{
+    const size_t at = layout->used, bytes = zoe_arena_bytes(count, size);
+    if (!zoe_size_add(&layout->used, at, bytes)) {
+        layout->used = SIZE_MAX;
+        return NULL;
+    }
+    return layout->base && layout->used <= layout->size ? layout->base + at : NULL;
+}
+
+zoe_tensor zoe_layout_2d(zoe_layout *layout, zoe_dtype dtype, size_t n0, size_t n1)
+{
+    size_t n;
+    if (!zoe_size_mul(&n, n0, n1))
+        n = SIZE_MAX;
+    return zoe_tensor_2d(zoe_layout_take(layout, n, zoe_dtype_bytes(dtype)), dtype, n0, n1);
+}
+
+zoe_status zoe_layout_status(zoe_context *ctx, const zoe_layout *layout, const char *what)
+{
+    if (layout->base && layout->used > layout->size)
+        return zoe_fail(ctx, ZOE_INTERNAL, "%s: %zu bytes planned, %zu needed", what, layout->size,
+                        layout->used);
+    return ZOE_OK;
+}
+
+void zoe_probe_see(const zoe_probe *probe, const char *name, zoe_tensor value)
+{
+    if (probe)
+        probe->see(probe->user, name, value);
+}
+
+void zoe_probe_block(const zoe_probe *probe, size_t i, const char *name, zoe_tensor value)
+{
+    if (!probe)
+        return;
+    char full[64];
+    snprintf(full, sizeof full, "block%zu.%s", i, name);
+    probe->see(probe->user, full, value);
+}

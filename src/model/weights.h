@@ -1,0 +1,56 @@
+/* What the networks share: fetching weights, laying buffers out, probing. For this room only. */
+#ifndef ZOE_WEIGHTS_H
+#define ZOE_WEIGHTS_H
+
+#include "model/model.h"
+
+static inline size_t zoe_max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- small vectors (norms, biases, modulations): copied to f32 at load, rounded to bf16 first if
+ * `round` ---- */
+
+typedef struct zoe_vectors {
+    bool round;
+    void **pieces;
+    size_t count, room;
+    size_t bytes;
+} zoe_vectors;
+
+/* The tensor prefix+name with n elements (any shape of that count). */
+zoe_status zoe_vector(zoe_context *ctx, zoe_vectors *vectors, const zoe_store *store,
+                      float **values, const char *prefix, const char *name, size_t n);
+void zoe_vectors_free(zoe_vectors *vectors);
+
+/* The tensor prefix+name as [rows, columns] in its stored form; trailing axes of a convolution
+ * count as columns. 0 fits any extent. */
+zoe_status zoe_matrix(zoe_context *ctx, const zoe_store *store, zoe_tensor *matrix,
+                      const char *prefix, const char *name, size_t rows, size_t columns);
+
+/* How many of "<prefix>0<suffix>", "<prefix>1<suffix>" ... are there without a gap. */
+size_t zoe_count_blocks(const zoe_store *store, const char *prefix, const char *suffix);
+
+/* ---- layouts: one walk over the buffers serves planning (no memory) and running ---- */
+
+typedef struct zoe_layout {
+    unsigned char *base; /* NULL: only count */
+    size_t size, used;   /* bytes; used is SIZE_MAX after an overflow */
+} zoe_layout;
+
+zoe_status zoe_layout_new(zoe_context *ctx, zoe_layout *layout, size_t bytes, const char *what);
+void zoe_layout_free(zoe_layout *layout);
+/* count*size bytes, 64-byte aligned; NULL while only counting. */
+void *zoe_layout_take(zoe_layout *layout, size_t count, size_t size);
+zoe_tensor zoe_layout_2d(zoe_layout *layout, zoe_dtype dtype, size_t n0, size_t n1);
+/* Did everything fit? */
+zoe_status zoe_layout_status(zoe_context *ctx, const zoe_layout *layout, const char *what);
+
+/* ---- probes: NULL is fine ---- */
+
+void zoe_probe_see(const zoe_probe *probe, const char *name, zoe_tensor value);
+/* Sees "block<i>.<name>". */
+void zoe_probe_block(const zoe_probe *probe, size_t i, const char *name, zoe_tensor value);
+
+#endif

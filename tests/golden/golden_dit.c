@@ -1,0 +1,189 @@
+/* golden_dit DIR: the Wan transformer against reference runs. DIR holds a checkpoint (config.json
+ * and a store) and case files with the inputs in.x, in.y, in.context, in.t and any intermediates
+ * under the names that the model's probes use. */
+#include "golden.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "model/model.h"
+
+typedef struct run {
+    golden *g;
+    const char *name; /* of the case */
+    const zoe_store *store;
+    double limit;
+    size_t seen;
+    zoe_wan_dims dims;
+} run;
+
+/* What the engine computes once may stand several times in the reference: e for the first and the
+ * last token, one key for all padded context rows. Repeats the rows of got to fill want's; false if
+ * that does not go. */
+static bool expand(run *r, float **got, size_t n, size_t wanted, const char *name)
+{
+    void *p;
+    const bool per_token =
+        strcmp(name, "time_sinusoid") == 0 || strcmp(name, "e") == 0 || strcmp(name, "e0") == 0;
+    const size_t row = per_token ? n : r->dims.dim;
+    if (n == wanted)
+        return true;
+    if (wanted % row || n % row || n > wanted)
+        return false;
+    golden_must(r->g, zoe_alloc(r->g->ctx, &p, wanted, sizeof(float), name), name);
+    float *full = p;
+    memcpy(full, *got, n * sizeof(float));
+    for (size_t i = n; i < wanted; i++)
+        full[i] = full[i - row];
+    zoe_free(*got);
+    *got = full;
+    return true;
+}
+
+static void see(void *user, const char *name, zoe_tensor value)
+{
+    run *r = user;
+    zoe_tensor t;
+    char label[160];
+    if (!zoe_store_find(r->store, name, &t))
+        return;
+    snprintf(label, sizeof label, "%s %s", r->name, name);
+    void *p;
+    const size_t n = zoe_tensor_count(value);
+    size_t wanted;
+    golden_must(r->g, zoe_alloc(r->g->ctx, &p, n, sizeof(float), name), name);
+    float *got = p, *want = golden_load(r->g, r->store, name, &wanted);
+    zoe_widen(got, value.data, value.dtype, n);
+    if (expand(r, &got, n, wanted, name))
+        golden_compare(r->g, label, got, want, wanted, r->limit);
+    else
+        golden_check(r->g, label, false, "%zu values for %zu", n, wanted);
+    zoe_free(got);
+    zoe_free(want);
+    r->seen++;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* diffusers computes the sinusoid of t in f32; its outputs for the same inputs stand in a file of
+ * their own. */
+static void compare_with_diffusers(const run *r, const char *dir, const float *out, size_t n)
+{
+    zoe_store *other;
+    zoe_tensor t;
+    char name[160], label[200];
+    const char *path = golden_path(dir, "diffusers_out.safetensors");
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return;
+    fclose(f);
+    golden_must(r->g, zoe_store_open(r->g->ctx, &other, path, ZOE_NAMES_AS_STORED), path);
+    snprintf(name, sizeof name, "%s.out", r->name);
+    if (zoe_store_find(other, name, &t)) {
+        size_t wanted;
+        float *want = golden_load(r->g, other, name, &wanted);
+        snprintf(label, sizeof label, "%s out (diffusers)", r->name);
+        golden_compare(r->g, label, out, want, wanted == n ? n : 0, 5e-5);
+        zoe_free(want);
+    }
+    zoe_store_close(other);
+}
+
+static void run_case(golden *g, const char *dir, const char *file, const zoe_store *weights,
+                     const zoe_config *config)
+{
+    const bool bf16 = ends_with(file, "_bf16.safetensors");
+    char name[128];
+    snprintf(name, sizeof name, "%.*s", (int)(strlen(file) - strlen(".safetensors")), file);
+    zoe_store *store;
+    golden_must(g, zoe_store_open(g->ctx, &store, golden_path(dir, file), ZOE_NAMES_AS_STORED),
+                file);
+    zoe_tensor x, c, t;
+    if (!zoe_store_find(store, "in.x", &x) || !zoe_store_find(store, "in.context", &c) ||
+        !zoe_store_find(store, "in.t", &t)) {
+        zoe_store_close(store);
+        return;
+    }
+    if (zoe_tensor_count(t) != 1) {
+        golden_check(g, name, false, "a timestep per token: not supported");
+        zoe_store_close(store);
+        return;
+    }
+    zoe_wan *wan;
+    zoe_wan_text *text;
+    zoe_wan_work *work;
+    void *p;
+    golden_must(g, zoe_wan_open(g->ctx, &wan, weights, config, bf16), name);
+    run r = {.g = g,
+             .name = name,
+             .store = store,
+             .limit = bf16 ? 1e-2 : 5e-6,
+             .dims = *zoe_wan_dims_of(wan)};
+    const zoe_probe probe = {see, &r};
+    float *latent = golden_load(g, store, "in.x", NULL),
+          *when = golden_load(g, store, "in.t", NULL);
+    float *context = golden_load(g, store, "in.context", NULL);
+    float *condition =
+        zoe_store_find(store, "in.y", &t) ? golden_load(g, store, "in.y", NULL) : NULL;
+    const size_t n = r.dims.out_dim * x.shape[1] * x.shape[2] * x.shape[3];
+    golden_must(g, zoe_alloc(g->ctx, &p, n, sizeof(float), name), name);
+    float *out = p;
+    golden_must(g, zoe_wan_text_new(g->ctx, &text, wan, context, c.shape[0], &probe), name);
+    golden_must(g,
+                zoe_wan_work_new(g->ctx, &work, &r.dims, bf16, x.shape[1], x.shape[2], x.shape[3]),
+                name);
+    golden_must(
+        g,
+        zoe_wan_forward(g->ctx, wan, work, out, latent, condition, text, (double)when[0], &probe),
+        name);
+    see(&r, "out", zoe_tensor_1d(out, ZOE_F32, n));
+    if (!bf16)
+        compare_with_diffusers(&r, dir, out, n);
+
+    size_t references = 0;
+    for (size_t i = 0; i < zoe_store_count(store); i++)
+        references += strncmp(zoe_store_name(store, i), "in.", 3) != 0;
+    golden_check(g, name, r.seen == references, "%zu of %zu tensors", r.seen, references);
+    zoe_wan_work_free(work);
+    zoe_wan_text_free(text);
+    zoe_wan_close(wan);
+    zoe_free(out);
+    zoe_free(latent);
+    zoe_free(when);
+    zoe_free(context);
+    zoe_free(condition);
+    zoe_store_close(store);
+}
+
+int main(int argc, char **argv)
+{
+    const char *dir = golden_folder(argc, argv);
+    golden g = golden_begin();
+    zoe_store *weights;
+    zoe_config *config;
+    golden_must(&g,
+                zoe_store_open(g.ctx, &weights,
+                               golden_path(dir, "diffusion_pytorch_model.safetensors"),
+                               ZOE_NAMES_WAN_DIT),
+                dir);
+    golden_must(&g, zoe_config_open(g.ctx, &config, golden_path(dir, "config.json")), dir);
+    DIR *d = opendir(dir);
+    if (!d) {
+        perror(dir);
+        return 1;
+    }
+    for (struct dirent *entry; (entry = readdir(d));)
+        if (ends_with(entry->d_name, ".safetensors") &&
+            strcmp(entry->d_name, "diffusion_pytorch_model.safetensors") != 0 &&
+            strcmp(entry->d_name, "diffusers_out.safetensors") != 0)
+            run_case(&g, dir, entry->d_name, weights, config);
+    closedir(d);
+    zoe_config_close(config);
+    zoe_store_close(weights);
+    return golden_end(&g);
+}

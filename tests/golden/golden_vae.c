@@ -1,0 +1,175 @@
+/* golden_vae DIR: the Wan 2.1 VAE against reference runs. DIR holds model.safetensors,
+ * io.safetensors (a video, a latent and what becomes of them) and intermediates.safetensors
+ * (outputs of every layer for the first two chunks, [C, T, H, W]). */
+#include "golden.h"
+
+#include <stdio.h>
+
+#include "model/model.h"
+
+static const double limit = 1e-5;
+
+typedef struct run {
+    golden *g;
+    const zoe_store *layers;
+    size_t seen;
+    /* the clip that is encoded or decoded, [3, F, H, W] */
+    float *video;
+    size_t F, H, W;
+} run;
+
+/* [T, P, C] to [C, T, P]. */
+static void to_planes(float *planes, const float *x, size_t T, size_t P, size_t C)
+{
+    for (size_t t = 0; t < T; t++)
+        for (size_t p = 0; p < P; p++)
+            for (size_t c = 0; c < C; c++)
+                planes[(c * T + t) * P + p] = x[(t * P + p) * C + c];
+}
+
+static void see(void *user, const char *name, zoe_tensor x)
+{
+    run *r = user;
+    zoe_tensor t;
+    void *p;
+    size_t wanted;
+    if (!zoe_store_find(r->layers, name, &t))
+        return;
+    const size_t n = zoe_tensor_count(x);
+    float *want = golden_load(r->g, r->layers, name, &wanted);
+    golden_must(r->g, zoe_alloc(r->g->ctx, &p, n, sizeof(float), name), name);
+    to_planes(p, x.data, x.shape[0], x.shape[1] * x.shape[2], x.shape[3]);
+    golden_compare(r->g, name, p, want, n == wanted ? n : 0, limit);
+    zoe_free(p);
+    zoe_free(want);
+    r->seen++;
+}
+
+static zoe_status read_frame(void *user, float *frame, size_t index)
+{
+    const run *r = user;
+    const size_t P = r->H * r->W;
+    for (size_t p = 0; p < P; p++)
+        for (size_t c = 0; c < 3; c++)
+            frame[p * 3 + c] = r->video[(c * r->F + index) * P + p];
+    return ZOE_OK;
+}
+
+static zoe_status write_frames(void *user, const float *frames, size_t index, size_t count)
+{
+    const run *r = user;
+    const size_t P = r->H * r->W;
+    if (index + count > r->F)
+        return ZOE_INTERNAL;
+    for (size_t t = 0; t < count; t++)
+        for (size_t p = 0; p < P; p++)
+            for (size_t c = 0; c < 3; c++)
+                r->video[(c * r->F + index + t) * P + p] = frames[(t * P + p) * 3 + c];
+    return ZOE_OK;
+}
+
+static void encode(golden *g, const zoe_vae *vae, const zoe_store *io, run *r,
+                   const char *reference, size_t F, const zoe_probe *probe)
+{
+    zoe_tensor t;
+    void *p;
+    size_t wanted;
+    if (!zoe_store_find(io, reference, &t))
+        return;
+    float *want = golden_load(g, io, reference, &wanted);
+    golden_must(g, zoe_alloc(g->ctx, &p, wanted, sizeof(float), reference), reference);
+    golden_must(g, zoe_vae_encode(g->ctx, vae, p, F, r->H, r->W, read_frame, r, NULL, probe),
+                reference);
+    golden_compare(g, reference, p, want, wanted, limit);
+    zoe_free(p);
+    zoe_free(want);
+}
+
+static void decode(golden *g, const zoe_vae *vae, const zoe_store *io, const char *reference,
+                   const float *latent, size_t f, size_t h, size_t w, const zoe_probe *probe,
+                   run *base)
+{
+    zoe_tensor t;
+    void *p;
+    size_t wanted;
+    if (!zoe_store_find(io, reference, &t))
+        return;
+    float *want = golden_load(g, io, reference, &wanted);
+    golden_must(g, zoe_alloc(g->ctx, &p, wanted, sizeof(float), reference), reference);
+    run r = {.g = g,
+             .layers = base->layers,
+             .video = p,
+             .F = t.shape[1],
+             .H = t.shape[2],
+             .W = t.shape[3]};
+    zoe_probe own;
+    if (probe) {
+        own = (zoe_probe){see, &r};
+        probe = &own;
+    }
+    golden_must(g, zoe_vae_decode(g->ctx, vae, latent, f, h, w, write_frames, &r, NULL, probe),
+                reference);
+    golden_compare(g, reference, p, want, wanted, limit);
+    base->seen += r.seen;
+    if (zoe_store_find(io, "dec.clamped", &t) && strcmp(reference, "dec.raw") == 0) {
+        float *clamped = golden_load(g, io, "dec.clamped", NULL);
+        for (size_t i = 0; i < wanted; i++)
+            r.video[i] = fminf(fmaxf(r.video[i], -1.0f), 1.0f);
+        golden_compare(g, "dec.clamped", p, clamped, wanted, limit);
+        zoe_free(clamped);
+    }
+    zoe_free(p);
+    zoe_free(want);
+}
+
+int main(int argc, char **argv)
+{
+    const char *dir = golden_folder(argc, argv);
+    golden g = golden_begin();
+    zoe_store *weights, *io, *layers;
+    zoe_vae *vae;
+    zoe_tensor t;
+    golden_must(
+        &g,
+        zoe_store_open(g.ctx, &weights, golden_path(dir, "model.safetensors"), ZOE_NAMES_WAN_VAE),
+        dir);
+    golden_must(&g,
+                zoe_store_open(g.ctx, &io, golden_path(dir, "io.safetensors"), ZOE_NAMES_AS_STORED),
+                dir);
+    golden_must(&g,
+                zoe_store_open(g.ctx, &layers, golden_path(dir, "intermediates.safetensors"),
+                               ZOE_NAMES_AS_STORED),
+                dir);
+    golden_must(&g, zoe_vae_open(g.ctx, &vae, weights), dir);
+
+    run r = {.g = &g, .layers = layers};
+    const zoe_probe probe = {see, &r};
+    r.video = golden_load(&g, io, "in.video", NULL);
+    zoe_store_find(io, "in.video", &t);
+    r.F = t.shape[1];
+    r.H = t.shape[2];
+    r.W = t.shape[3];
+    encode(&g, vae, io, &r, "enc.out", r.F, &probe);
+    encode(&g, vae, io, &r, "enc1.out", 1, NULL);
+
+    float *latent = golden_load(&g, io, "in.latent", NULL), *first;
+    zoe_store_find(io, "in.latent", &t);
+    const size_t z = t.shape[0], f = t.shape[1], h = t.shape[2], w = t.shape[3], P = h * w;
+    decode(&g, vae, io, "dec.raw", latent, f, h, w, &probe, &r);
+    void *p;
+    golden_must(&g, zoe_alloc(g.ctx, &p, z * P, sizeof(float), "latent"), dir);
+    first = p;
+    for (size_t c = 0; c < z; c++)
+        memcpy(first + c * P, latent + c * f * P, P * sizeof(float));
+    decode(&g, vae, io, "dec1.raw", first, 1, h, w, NULL, &r);
+    golden_check(&g, "intermediates", r.seen == zoe_store_count(layers), "%zu of %zu tensors",
+                 r.seen, zoe_store_count(layers));
+    zoe_free(first);
+    zoe_free(latent);
+    zoe_free(r.video);
+    zoe_vae_close(vae);
+    zoe_store_close(layers);
+    zoe_store_close(io);
+    zoe_store_close(weights);
+    return golden_end(&g);
+}
