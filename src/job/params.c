@@ -1,0 +1,142 @@
+/* What may be asked: defaults, and what can be told from the request alone. */
+#include "job/job.h"
+
+const char zoe_default_negative_prompt[] =
+    "色调艳丽，过曝，静态，细节模糊不清，字幕，风格，作品，画作，画面，静止，整体发灰，最差质量，"
+    "低质量，JPEG压缩残留，丑陋的，残缺的，多余的手指，画得不好的手部，画得不好的脸部，畸形的，毁容"
+    "的，"
+    "形态畸形的肢体，手指融合，静止不动的画面，杂乱的背景，三条腿，背景人很多，倒着走";
+
+void zoe_job_params_init(zoe_job_params *params)
+{
+    *params = (zoe_job_params){
+        .width = 1280,
+        .height = 720,
+        .frames = 81,
+        .steps = 40,
+        .solver = ZOE_SOLVER_UNIPC,
+        .shift = 5.0,
+        .guide_low = 3.5,
+        .guide_high = 3.5,
+        .boundary = 0.9,
+        .seed = -1,
+        .fps_num = 16,
+        .fps_den = 1,
+    };
+}
+
+const char *zoe_phase_name(zoe_phase phase)
+{
+    static const char *const names[ZOE_PHASE_COUNT] = {"text", "encode", "steps", "decode"};
+    return (unsigned)phase < ZOE_PHASE_COUNT ? names[phase] : "unknown";
+}
+
+static zoe_status check_numbers(zoe_context *ctx, const zoe_job_params *p)
+{
+    const size_t side = ZOE_MAX_SIDE;
+    if (p->frames == 0 || p->frames % 4 != 1 || p->frames > 100001)
+        return zoe_fail(
+            ctx, ZOE_INVALID,
+            "frames: %zu; 4 n + 1 is wanted, up to 100001 (the nearest are %zu and %zu)", p->frames,
+            p->frames > 100001 ? 99997
+            : p->frames < 5    ? 1
+                               : (p->frames - 1) / 4 * 4 + 1,
+            p->frames > 100001 ? 100001
+            : p->frames < 5    ? 5
+                               : (p->frames - 1) / 4 * 4 + 5);
+    if (p->width < 16 || p->height < 16 || p->width > side || p->height > side)
+        return zoe_fail(ctx, ZOE_INVALID, "size: %zux%zu; sides of 16 to %zu are wanted", p->width,
+                        p->height, side);
+    if (p->steps == 0 || p->steps > 10000)
+        return zoe_fail(ctx, ZOE_INVALID, "steps: %zu; 1 to 10000 are wanted", p->steps);
+    if (!(p->shift > 0.0 && p->shift <= 1000.0))
+        return zoe_fail(ctx, ZOE_INVALID, "shift: %g; above 0 and up to 1000 is wanted", p->shift);
+    if (!isfinite(p->guide_low) || !isfinite(p->guide_high) || p->guide_low < 0.0 ||
+        p->guide_high < 0.0)
+        return zoe_fail(ctx, ZOE_INVALID, "guidance scale: %g, %g; numbers from 0 up are wanted",
+                        p->guide_low, p->guide_high);
+    if (!(p->boundary >= 0.0 && p->boundary <= 1.001))
+        return zoe_fail(ctx, ZOE_INVALID, "boundary: %g; 0 to 1 is wanted", p->boundary);
+    if (p->fps_num <= 0 || p->fps_den <= 0)
+        return zoe_fail(ctx, ZOE_INVALID, "frame rate: %d/%d; a positive fraction is wanted",
+                        p->fps_num, p->fps_den);
+    return ZOE_OK;
+}
+
+static zoe_status check_texts(zoe_context *ctx, const zoe_job_params *p)
+{
+    if (!p->model && !(p->high_noise && p->low_noise && p->vae && p->text_encoder && p->tokenizer))
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "no model: a checkpoint folder is wanted, or all of its parts (high-noise "
+                        "and low-noise transformer, VAE, text encoder, tokenizer)");
+    if (!p->image)
+        return zoe_fail(ctx, ZOE_INVALID, "no image: the picture that the video starts from");
+    if (!p->prompt)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "no prompt: what shall happen in the video (\"\" for none)");
+    if (!p->out && !p->frames_out && !p->latents_out)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "no output: a video file, a folder for frames or a file for latents is "
+                        "wanted");
+    return ZOE_OK;
+}
+
+zoe_status zoe_job_new(zoe_context *ctx, zoe_job **job, const zoe_job_params *params)
+{
+    void *p;
+    *job = NULL;
+    TRY(check_texts(ctx, params));
+    TRY(check_numbers(ctx, params));
+    TRY(zoe_outputs_probe(ctx, params, params->width, params->height));
+    TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **job, "job"));
+    zoe_job *j = p;
+    j->params = *params;
+    const zoe_status status = zoe_schedule_new(ctx, &j->schedule, params->solver, ZOE_SCHEDULE_WAN,
+                                               params->steps, params->shift);
+    if (status != ZOE_OK)
+        zoe_job_free(j);
+    else
+        *job = j;
+    return status;
+}
+
+void zoe_job_free(zoe_job *job)
+{
+    if (!job)
+        return;
+    zoe_umt5_close(job->umt5);
+    zoe_store_close(job->text_store);
+    zoe_store_close(job->vae_store);
+    for (size_t e = 0; e < ZOE_EXPERTS; e++) {
+        zoe_wan_close(job->wan[e]);
+        zoe_store_close(job->expert_store[e]);
+    }
+    for (size_t b = 0; b < ZOE_BRANCHES; b++) {
+        zoe_free(job->ids[b]);
+        zoe_free(job->context[b]);
+        zoe_free(job->velocity[b]);
+    }
+    zoe_free(job->picture);
+    zoe_free(job->condition);
+    zoe_free(job->latent);
+    zoe_schedule_free(&job->schedule);
+    zoe_parts_free(&job->parts);
+    zoe_free(job);
+}
+
+const zoe_plan *zoe_job_plan(const zoe_job *job)
+{
+    return &job->plan;
+}
+
+void zoe_job_progress(const zoe_job *job, zoe_phase phase, size_t done, size_t total)
+{
+    if (job->params.progress)
+        job->params.progress(job->params.user, phase, done, total);
+}
+
+void zoe_job_observe(const zoe_job *job, const char *name, size_t step, zoe_tensor value)
+{
+    if (job->params.observe)
+        job->params.observe(job->params.user, name, step, value);
+}

@@ -1,0 +1,285 @@
+/* The order of the work. Reads like the method. */
+#include "job/job.h"
+
+enum { MASK_CHANNELS = 4 };
+
+static const char *expert_name(zoe_expert expert)
+{
+    return expert == ZOE_HIGH_NOISE ? "high-noise" : "low-noise";
+}
+
+static const char *branch_name(zoe_branch branch)
+{
+    return branch == ZOE_COND ? "conditional" : "unconditional";
+}
+
+static bool all_finite(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
+static zoe_tensor latent_tensor(const zoe_job *job, float *data, size_t channels)
+{
+    const zoe_plan *p = &job->plan;
+    return zoe_tensor_4d(data, ZOE_F32, channels, p->latent_frames, p->latent_height,
+                         p->latent_width);
+}
+
+static zoe_status take_floats(zoe_context *ctx, float **values, size_t count, const char *what)
+{
+    void *p;
+    TRY(zoe_alloc(ctx, &p, count, sizeof(float), what));
+    *values = p;
+    return ZOE_OK;
+}
+
+/* ---- text: ids to context, for both branches ---- */
+
+static zoe_status encode_text(zoe_context *ctx, zoe_job *job)
+{
+    const size_t width = zoe_umt5_dim(job->umt5);
+    zoe_job_progress(job, ZOE_PHASE_TEXT, 0, ZOE_BRANCHES);
+    TRY(zoe_store_check(ctx, job->text_store));
+    for (size_t b = 0; b < ZOE_BRANCHES; b++) {
+        const size_t n = job->id_count[b];
+        TRY(take_floats(ctx, &job->context[b], n * width, "text context"));
+        TRY(zoe_umt5_encode(ctx, job->umt5, job->context[b], job->ids[b], n, n, NULL));
+        if (!all_finite(job->context[b], n * width))
+            return zoe_fail(
+                ctx, ZOE_NONFINITE, "the text encoder gave NaN or inf for the %s prompt (%s)",
+                b == ZOE_COND ? "positive" : "negative", zoe_store_path(job->text_store));
+        zoe_job_observe(job, b == ZOE_COND ? "context" : "context_null", 0,
+                        zoe_tensor_2d(job->context[b], ZOE_F32, n, width));
+        zoe_job_progress(job, ZOE_PHASE_TEXT, b + 1, ZOE_BRANCHES);
+    }
+    zoe_umt5_close(job->umt5);
+    zoe_store_close(job->text_store);
+    job->umt5 = NULL;
+    job->text_store = NULL;
+    return ZOE_OK;
+}
+
+/* ---- encode: the picture, followed by grey frames, to the condition ---- */
+
+typedef struct clip {
+    const zoe_job *job;
+    zoe_output_frames *out;
+} clip;
+
+static zoe_status read_frame(void *user, float *frame, size_t index)
+{
+    const zoe_job *job = ((const clip *)user)->job;
+    const size_t count = 3 * job->plan.height * job->plan.width;
+    if (index == 0)
+        memcpy(frame, job->picture, count * sizeof *frame);
+    else
+        memset(frame, 0, count * sizeof *frame);
+    return ZOE_OK;
+}
+
+static void encode_progress(void *user, size_t done, size_t total)
+{
+    zoe_job_progress(((const clip *)user)->job, ZOE_PHASE_ENCODE, done, total);
+}
+
+/* y: four mask channels, one in the first latent frame, zero elsewhere; then the latent of the
+ * clip. */
+static zoe_status encode_picture(zoe_context *ctx, zoe_job *job)
+{
+    const zoe_plan *p = &job->plan;
+    const size_t plane = p->latent_height * p->latent_width, cells = p->latent_frames * plane;
+    zoe_vae *vae;
+    zoe_status status;
+    zoe_job_progress(job, ZOE_PHASE_ENCODE, 0, p->latent_frames);
+    TRY(zoe_store_check(ctx, job->vae_store));
+    TRY(zoe_vae_open(ctx, &vae, job->vae_store));
+    zoe_store_drop(job->vae_store);
+    const size_t channels = MASK_CHANNELS + zoe_vae_channels(vae);
+    TRY_GOTO(take_floats(ctx, &job->condition, channels * cells, "condition"));
+    for (size_t c = 0; c < MASK_CHANNELS; c++)
+        for (size_t i = 0; i < cells; i++)
+            job->condition[c * cells + i] = i < plane ? 1.0f : 0.0f;
+    clip source = {.job = job};
+    TRY_GOTO(zoe_vae_encode(ctx, vae, job->condition + MASK_CHANNELS * cells, p->frames, p->height,
+                            p->width, read_frame, &source, encode_progress, NULL));
+    if (!all_finite(job->condition, channels * cells)) {
+        status =
+            zoe_fail(ctx, ZOE_NONFINITE, "the VAE encoder gave NaN or inf for the picture (%s)",
+                     zoe_store_path(job->vae_store));
+        goto done;
+    }
+    zoe_job_observe(job, "y", 0, latent_tensor(job, job->condition, channels));
+done:
+    zoe_vae_close(vae);
+    return status;
+}
+
+/* ---- steps: noise to latent ---- */
+
+/* What lives while the steps run. Keys and values of the text belong to one expert and one branch.
+ */
+typedef struct steps {
+    zoe_wan_work *work;
+    zoe_solver *solver;
+    zoe_expert expert; /* whose texts are held */
+    zoe_wan_text *text[ZOE_BRANCHES];
+} steps;
+
+static void drop_texts(steps *s)
+{
+    for (size_t b = 0; b < ZOE_BRANCHES; b++) {
+        zoe_wan_text_free(s->text[b]);
+        s->text[b] = NULL;
+    }
+}
+
+/* Makes an expert the one at work: the other's pages go. */
+static zoe_status engage(zoe_context *ctx, const zoe_job *job, steps *s, zoe_expert expert)
+{
+    if (s->text[ZOE_COND] && s->expert == expert)
+        return ZOE_OK;
+    if (s->text[ZOE_COND])
+        zoe_store_drop(job->expert_store[s->expert]);
+    drop_texts(s);
+    s->expert = expert;
+    TRY(zoe_store_check(ctx, job->expert_store[expert]));
+    for (size_t b = 0; b < ZOE_BRANCHES; b++)
+        TRY(zoe_wan_text_new(ctx, &s->text[b], job->wan[expert], job->context[b], job->id_count[b],
+                             NULL));
+    return ZOE_OK;
+}
+
+static zoe_status predict(zoe_context *ctx, const zoe_job *job, steps *s, zoe_branch branch,
+                          size_t step)
+{
+    TRY(zoe_wan_forward(ctx, job->wan[s->expert], s->work, job->velocity[branch], job->latent,
+                        job->condition, s->text[branch], (double)job->schedule.timestep[step],
+                        NULL));
+    if (!all_finite(job->velocity[branch], job->latent_count))
+        return zoe_fail(ctx, ZOE_NONFINITE,
+                        "step %zu of %zu: the %s expert gave NaN or inf in the %s branch (%s)",
+                        step + 1, job->schedule.steps, expert_name(s->expert), branch_name(branch),
+                        zoe_store_path(job->expert_store[s->expert]));
+    zoe_job_observe(
+        job, branch == ZOE_COND ? "v_cond" : "v_uncond", step,
+        latent_tensor(job, job->velocity[branch], zoe_wan_dims_of(job->wan[s->expert])->out_dim));
+    return ZOE_OK;
+}
+
+static zoe_status run_step(zoe_context *ctx, const zoe_job *job, steps *s, size_t step)
+{
+    const zoe_expert expert = zoe_expert_of(job->schedule.timestep[step], job->params.boundary);
+    const double scale = expert == ZOE_HIGH_NOISE ? job->params.guide_high : job->params.guide_low;
+    TRY(engage(ctx, job, s, expert));
+    TRY(predict(ctx, job, s, ZOE_COND, step));
+    if (scale != 1.0) {
+        TRY(predict(ctx, job, s, ZOE_UNCOND, step));
+        zoe_guide(job->velocity[ZOE_COND], job->velocity[ZOE_UNCOND], (float)scale,
+                  job->latent_count);
+    }
+    TRY(zoe_solver_step(ctx, s->solver, job->latent, job->velocity[ZOE_COND], step));
+    if (!all_finite(job->latent, job->latent_count))
+        return zoe_fail(ctx, ZOE_NONFINITE,
+                        "step %zu of %zu: NaN or inf in the latent after the solver", step + 1,
+                        job->schedule.steps);
+    return ZOE_OK;
+}
+
+static zoe_status draw_noise(zoe_context *ctx, zoe_job *job)
+{
+    zoe_random random;
+    const size_t z = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE])->out_dim;
+    job->latent_count =
+        z * job->plan.latent_frames * job->plan.latent_height * job->plan.latent_width;
+    TRY(take_floats(ctx, &job->latent, job->latent_count, "latent"));
+    zoe_random_seed(&random, (uint64_t)job->plan.seed);
+    zoe_random_normal(&random, job->latent, job->latent_count);
+    zoe_job_observe(job, "noise", 0, latent_tensor(job, job->latent, z));
+    return ZOE_OK;
+}
+
+static zoe_status denoise(zoe_context *ctx, zoe_job *job)
+{
+    const zoe_plan *p = &job->plan;
+    const zoe_wan_dims *dims = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
+    steps s = {.work = NULL};
+    zoe_status status;
+    zoe_job_progress(job, ZOE_PHASE_STEPS, 0, job->schedule.steps);
+    for (size_t b = 0; b < ZOE_BRANCHES; b++)
+        TRY(take_floats(ctx, &job->velocity[b], job->latent_count, "velocity"));
+    TRY_GOTO(zoe_solver_new(ctx, &s.solver, &job->schedule, job->latent_count));
+    TRY_GOTO(zoe_wan_work_new(ctx, &s.work, dims, job->params.bf16, p->latent_frames,
+                              p->latent_height, p->latent_width));
+    for (size_t step = 0; step < job->schedule.steps; step++) {
+        zoe_job_observe(job, "latents", step, latent_tensor(job, job->latent, dims->out_dim));
+        TRY_GOTO(run_step(ctx, job, &s, step));
+        zoe_job_progress(job, ZOE_PHASE_STEPS, step + 1, job->schedule.steps);
+    }
+    zoe_job_observe(job, "latent_final", 0, latent_tensor(job, job->latent, dims->out_dim));
+done:
+    drop_texts(&s);
+    zoe_wan_work_free(s.work);
+    zoe_solver_free(s.solver);
+    return status;
+}
+
+/* The transformers are not needed any more. */
+static void close_experts(zoe_job *job)
+{
+    for (size_t e = 0; e < ZOE_EXPERTS; e++) {
+        zoe_wan_close(job->wan[e]);
+        zoe_store_close(job->expert_store[e]);
+        job->wan[e] = NULL;
+        job->expert_store[e] = NULL;
+    }
+}
+
+/* ---- decode: latent to frames, written as they come ---- */
+
+static zoe_status write_frames(void *user, const float *frames, size_t index, size_t count)
+{
+    return zoe_output_frames_write(((const clip *)user)->out, frames, index, count);
+}
+
+static void decode_progress(void *user, size_t done, size_t total)
+{
+    zoe_job_progress(((const clip *)user)->job, ZOE_PHASE_DECODE, done, total);
+}
+
+static zoe_status decode_frames(zoe_context *ctx, zoe_job *job)
+{
+    const zoe_plan *p = &job->plan;
+    zoe_output_frames out;
+    zoe_vae *vae = NULL;
+    zoe_status status;
+    zoe_job_progress(job, ZOE_PHASE_DECODE, 0, p->latent_frames);
+    TRY(zoe_output_frames_open(ctx, &out, job));
+    TRY_GOTO(zoe_store_check(ctx, job->vae_store));
+    TRY_GOTO(zoe_vae_open(ctx, &vae, job->vae_store));
+    zoe_store_drop(job->vae_store);
+    clip sink = {.job = job, .out = &out};
+    TRY_GOTO(zoe_vae_decode(ctx, vae, job->latent, p->latent_frames, p->latent_height,
+                            p->latent_width, write_frames, &sink, decode_progress, NULL));
+    status = zoe_output_frames_close(&out);
+done:
+    zoe_vae_close(vae);
+    zoe_output_frames_free(&out);
+    return status;
+}
+
+zoe_status zoe_job_run(zoe_context *ctx, zoe_job *job)
+{
+    TRY(draw_noise(ctx, job));
+    TRY(encode_text(ctx, job));
+    TRY(encode_picture(ctx, job));
+    TRY(denoise(ctx, job));
+    close_experts(job);
+    if (job->params.latents_out)
+        TRY(zoe_latents_write(ctx, job));
+    if (job->params.out || job->params.frames_out)
+        TRY(decode_frames(ctx, job));
+    return ZOE_OK;
+}
