@@ -1,7 +1,9 @@
 /* The store: read-only tensors of checkpoint files, memory-mapped, under their official names.
  *
- * Files are untrusted: every size is checked before use, nothing is ever executed. Tensors point
- * into the map and live until the store is closed. */
+ * Files are untrusted: every size is checked before use, nothing is ever executed. Tensors are
+ * dense, aligned to their elements and live until the store is closed; they point into the map,
+ * which cannot be written, but for those that lie misaligned or strided in the file, which are
+ * copied. After opening, any number of threads may read a store. */
 #ifndef ZOETROPE_STORE_H
 #define ZOETROPE_STORE_H
 
@@ -14,9 +16,10 @@ extern "C" {
 
 typedef struct zoe_store zoe_store;
 
-/* Whose names a file's tensors may have besides the official ones. Names of known prefixes
+/* Whose names a file's tensors may have besides the official ones. Known prefixes
  * ("model.diffusion_model." and the like) are stripped, diffusers or transformers names are
- * translated to the official ones. */
+ * translated to the official ones; a name that the tables do not know stays as it is. Two stored
+ * tensors that come to one name must be equal, such as tied embeddings, and are then one. */
 typedef enum zoe_names {
     ZOE_NAMES_AS_STORED,
     ZOE_NAMES_WAN_DIT,
@@ -25,10 +28,18 @@ typedef enum zoe_names {
 } zoe_names;
 
 /* Opens a .safetensors file, a .pth file (zip with a pickle of a state dict), a
- * .safetensors.index.json, or a folder that holds an index with its shards or else exactly one such
- * file. The kind is told by the content, not by the suffix. Errors: ZOE_MISSING (file, or a shard
- * that the index names), ZOE_FORMAT (truncated or broken), ZOE_UNSUPPORTED (pickle operations or
- * classes that a state dict does not use, old .pth, TorchScript, GGUF), ZOE_IO, ZOE_NOMEM. */
+ * .safetensors.index.json, or a folder. The kind of a file is told by the content, not by the
+ * suffix. In a folder an index goes before a single .safetensors file, and that before a single
+ * .pth file; several of the first kind that is there are refused by name.
+ *
+ * A file must be used up exactly: bytes behind the end, holes and overlaps are refused (in a .pth,
+ * the padding between entries is no hole), and so are names given twice and tensors of more than
+ * ZOE_MAX_RANK dimensions. Of a sharded checkpoint, a tensor that the index names but its shard
+ * does not hold is an error; one that the index does not name is left out with a warning.
+ *
+ * Errors: ZOE_INVALID (no path), ZOE_MISSING (file, or a shard that the index names), ZOE_FORMAT
+ * (truncated or broken), ZOE_UNSUPPORTED (pickle operations or classes that a state dict does not
+ * use, old .pth, TorchScript, GGUF), ZOE_IO, ZOE_NOMEM. */
 zoe_status zoe_store_open(zoe_context *ctx, zoe_store **store, const char *path, zoe_names names);
 void zoe_store_close(zoe_store *store); /* NULL is fine */
 
@@ -65,7 +76,7 @@ zoe_status zoe_store_get_all(zoe_context *ctx, const zoe_store *store, const zoe
 
 /* Bytes of all tensors. */
 size_t zoe_store_bytes(const zoe_store *store);
-/* Tells the kernel that these pages will be read soon / are not needed now. Advice only. */
+/* Tells the operating system that these pages will be read soon / are not needed now. Advice only. */
 void zoe_store_will_need(const zoe_store *store, zoe_tensor tensor);
 void zoe_store_drop(const zoe_store *store);
 /* The files still have the sizes they were opened with (a shrunken file would end in SIGBUS). */

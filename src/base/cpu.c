@@ -2,6 +2,9 @@
 #include "base/base.h"
 
 #include <stdlib.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 const char *zoe_isa_name(zoe_isa isa)
 {
@@ -9,12 +12,20 @@ const char *zoe_isa_name(zoe_isa isa)
     return (unsigned)isa < ZOE_ISA_COUNT ? names[isa] : "unknown";
 }
 
+#if defined(__x86_64__)
+/* __builtin_cpu_supports does not know F16C in every compiler. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 static zoe_isa detect(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                      __builtin_cpu_supports("f16c");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     if (!avx2)
         return ZOE_ISA_C;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -83,6 +83,10 @@ void zoe_note_failure(zoe_context *ctx, const char *format, ...)
     va_start(args, format);
     vsnprintf(ctx->message, sizeof ctx->message, format, args);
     va_end(args);
+    /* Names from hostile files must not reach a terminal as commands. */
+    for (char *p = ctx->message; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '?';
 }
 
 void zoe_fail_in(zoe_context *ctx, const char *format, ...)

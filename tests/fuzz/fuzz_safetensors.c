@@ -1,0 +1,9 @@
+/* Fuzz target: the safetensors reader and the name tables. The first byte chooses the table. */
+#include "fuzz_store.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size > 0)
+        fuzz_store(data + 1, size - 1, (zoe_names)(data[0] % (ZOE_NAMES_UMT5 + 1)));
+    return 0;
+}
