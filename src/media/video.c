@@ -1,0 +1,216 @@
+/* Frames out: the kinds of files, the checks before, and the common course from open to close. */
+#include "media/media.h"
+#include "media/parts.h"
+
+#include <strings.h>
+
+#include "base/file.h"
+
+typedef enum video_kind { MP4, WEBM, Y4M, PNG, NO_KIND } video_kind;
+
+struct zoe_video {
+    zoe_writer writer;
+    zoe_status failed; /* of the first frame that failed */
+    size_t frames;
+};
+
+static video_kind kind_of(const char *path)
+{
+    static const struct {
+        const char *suffix;
+        video_kind kind;
+    } kinds[] = {{".mp4", MP4}, {".webm", WEBM}, {".y4m", Y4M}, {".png", PNG}};
+    if (strcmp(path, "-") == 0)
+        return Y4M;
+    const char *name = zoe_path_name(path), *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && dot != name && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcasecmp(dot, kinds[i].suffix) == 0)
+            return kinds[i].kind;
+    return NO_KIND;
+}
+
+static zoe_status check_options(zoe_context *ctx, video_kind kind, const char *path,
+                                const zoe_video_options *o)
+{
+    if (kind == NO_KIND)
+        return zoe_fail(
+            ctx, ZOE_INVALID,
+            "%s: the suffix names no known kind of video; .mp4, .webm, .y4m, .png, or - "
+            "for Y4M on standard output is wanted",
+            path);
+    if (o->width < 1 || o->height < 1 || o->width > ZOE_MAX_SIDE || o->height > ZOE_MAX_SIDE)
+        return zoe_fail(ctx, ZOE_INVALID, "%s: frames of %zux%zu; sides of 1 to %d are wanted",
+                        path, o->width, o->height, ZOE_MAX_SIDE);
+    const double fps = o->fps_den > 0 ? (double)o->fps_num / o->fps_den : 0.0;
+    if (!(fps >= 0.001 && fps <= 1000.0))
+        return zoe_fail(ctx, ZOE_INVALID, "%s: %d/%d frames per second; 1/1000 to 1000 are wanted",
+                        path, o->fps_num, o->fps_den);
+    const double worst = kind == MP4 ? 51.0 : 63.0;
+    if (!(o->quality >= 0.0 && o->quality <= worst))
+        return zoe_fail(ctx, ZOE_INVALID, "%s: a rate factor of %g; 0 to %g is wanted", path,
+                        o->quality, worst);
+    for (size_t i = 0; i < o->n_meta; i++)
+        if (!o->metadata[i][0] || !o->metadata[i][0][0] || !o->metadata[i][1])
+            return zoe_fail(ctx, ZOE_INVALID, "%s: metadata entry %zu has no key or no value", path,
+                            i);
+    return ZOE_OK;
+}
+
+zoe_status zoe_video_probe(zoe_context *ctx, const char *path, const zoe_video_options *options)
+{
+    const video_kind kind = kind_of(path);
+    TRY(check_options(ctx, kind, path, options));
+    if (kind == MP4 || kind == WEBM)
+        TRY(zoe_av_probe(ctx, kind == MP4 ? ZOE_MP4 : ZOE_WEBM));
+    return strcmp(path, "-") == 0 ? ZOE_OK : zoe_output_probe(ctx, path);
+}
+
+/* ---- one frame as PNG ---- */
+
+typedef struct png_writer {
+    char *path;
+    zoe_picture picture;
+    size_t n_meta;
+    char *(*metadata)[2];
+} png_writer;
+
+static void png_abort(void *self)
+{
+    png_writer *w = self;
+    for (size_t i = 0; w->metadata && i < w->n_meta; i++) {
+        zoe_free(w->metadata[i][0]);
+        zoe_free(w->metadata[i][1]);
+    }
+    zoe_free(w->metadata);
+    zoe_picture_free(&w->picture);
+    zoe_free(w->path);
+    zoe_free(w);
+}
+
+static zoe_status png_frame(zoe_context *ctx, void *self, const uint8_t *rgb)
+{
+    png_writer *w = self;
+    (void)ctx;
+    memcpy(w->picture.rgb, rgb, 3 * w->picture.width * w->picture.height);
+    return ZOE_OK;
+}
+
+static zoe_status png_close(zoe_context *ctx, void *self)
+{
+    const png_writer *w = self;
+    return zoe_picture_write_png(ctx, w->path, &w->picture,
+                                 (const char *const(*)[2])(uintptr_t)w->metadata, w->n_meta);
+}
+
+static zoe_status png_open(zoe_context *ctx, zoe_writer *writer, const char *path,
+                           const zoe_video_options *o)
+{
+    void *p;
+    zoe_status status;
+    TRY(zoe_output_probe(ctx, path));
+    TRY(zoe_alloc_zero(ctx, &p, 1, sizeof(png_writer), "a PNG writer"));
+    png_writer *w = p;
+    TRY_GOTO(zoe_strdup(ctx, &w->path, path));
+    TRY_GOTO(zoe_picture_new(ctx, &w->picture, o->width, o->height));
+    TRY_GOTO(zoe_alloc_zero(ctx, &p, o->n_meta, sizeof w->metadata[0], "metadata"));
+    w->metadata = p;
+    w->n_meta = o->n_meta;
+    for (size_t i = 0; i < o->n_meta; i++)
+        for (size_t j = 0; j < 2; j++)
+            TRY_GOTO(zoe_strdup(ctx, &w->metadata[i][j], o->metadata[i][j]));
+    *writer = (zoe_writer){w, png_frame, png_close, png_abort};
+done:
+    if (status != ZOE_OK)
+        png_abort(w);
+    return status;
+}
+
+/* ---- the course of every kind ---- */
+
+static zoe_status open_writer(zoe_context *ctx, zoe_writer *writer, video_kind kind,
+                              const char *path, const zoe_video_options *options)
+{
+    switch (kind) {
+    case MP4: return zoe_av_open(ctx, writer, path, options, ZOE_MP4);
+    case WEBM: return zoe_av_open(ctx, writer, path, options, ZOE_WEBM);
+    case PNG: return png_open(ctx, writer, path, options);
+    default: return zoe_y4m_open(ctx, writer, path, options);
+    }
+}
+
+zoe_status zoe_video_open(zoe_context *ctx, zoe_video **video, const char *path,
+                          const zoe_video_options *options)
+{
+    void *p;
+    *video = NULL;
+    const video_kind kind = kind_of(path);
+    TRY(check_options(ctx, kind, path, options));
+    TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **video, "a video"));
+    zoe_video *v = p;
+    const zoe_status status = open_writer(ctx, &v->writer, kind, path, options);
+    if (status != ZOE_OK) {
+        zoe_free(v);
+        return status;
+    }
+    *video = v;
+    return ZOE_OK;
+}
+
+zoe_status zoe_video_frame(zoe_context *ctx, zoe_video *video, const uint8_t *rgb)
+{
+    if (video->failed != ZOE_OK)
+        return zoe_fail(ctx, video->failed, "an earlier frame of this video failed");
+    if (video->writer.frame == png_frame && video->frames > 0)
+        video->failed =
+            zoe_fail(ctx, ZOE_INVALID, "a .png takes one frame; a video needs .mp4, .webm or .y4m");
+    else
+        video->failed = video->writer.frame(ctx, video->writer.self, rgb);
+    video->frames++;
+    return video->failed;
+}
+
+zoe_status zoe_video_close(zoe_context *ctx, zoe_video *video)
+{
+    zoe_status status = video->failed;
+    if (status != ZOE_OK)
+        zoe_fail(ctx, status, "an earlier frame of this video failed");
+    else if (video->frames == 0)
+        status = zoe_fail(ctx, ZOE_INVALID, "a video without frames cannot be written");
+    else
+        status = video->writer.close(ctx, video->writer.self);
+    zoe_video_abort(video);
+    return status;
+}
+
+void zoe_video_abort(zoe_video *video)
+{
+    if (!video)
+        return;
+    video->writer.abort(video->writer.self);
+    zoe_free(video);
+}
+
+/* ---- metadata ---- */
+
+zoe_status zoe_media_metadata_read(zoe_context *ctx, const char *path, const char *key,
+                                   char **value)
+{
+    zoe_map map;
+    *value = NULL;
+    TRY(zoe_map_open(ctx, &map, path));
+    const zoe_span file = {map.data, map.size};
+    zoe_status status;
+    if (file.size >= 8 && memcmp(file.data, "\x89PNG\r\n\x1a\n", 8) == 0)
+        status = zoe_png_text(ctx, file, key, value);
+    else if (file.size >= 8 && memcmp(file.data + 4, "ftyp", 4) == 0)
+        status = zoe_av_metadata(ctx, file, ZOE_MP4, key, value);
+    else if (file.size >= 4 && memcmp(file.data, "\x1a\x45\xdf\xa3", 4) == 0)
+        status = zoe_av_metadata(ctx, file, ZOE_WEBM, key, value);
+    else
+        status = zoe_fail(ctx, ZOE_UNSUPPORTED,
+                          "is no PNG, MP4 or WebM file; metadata are read from these");
+    if (status != ZOE_OK)
+        zoe_fail_in(ctx, "%s", path);
+    zoe_map_close(&map);
+    return status;
+}
