@@ -13,8 +13,8 @@
 #include "job/job.h"
 
 typedef struct reference {
-    const char *file; /* without .safetensors */
-    zoe_solver_kind solver;
+    const char *file;   /* without .safetensors */
+    const char *solver; /* NULL: the one in params.json */
     bool bf16;
 } reference;
 
@@ -153,8 +153,11 @@ static void run_reference(golden *g, const char *dir, const json_t *params, cons
         exit(1);
     }
     run r = {.g = g, .store = store, .ref = ref};
-    const json_t *prompt =
-        json_object_get(json_object_get(json_object_get(params, "tokens"), "prompt"), "text");
+    const json_t *tokens = json_object_get(params, "tokens");
+    const json_t *prompt = json_object_get(json_object_get(tokens, "prompt"), "text");
+    const json_t *negative = json_object_get(json_object_get(tokens, "negative"), "text");
+    const char *solver =
+        ref->solver ? ref->solver : json_string_value(json_object_get(params, "solver"));
     const json_t *scale = json_object_get(params, "guide_scale_low_high");
     char ckpt[4096], image[4096];
     snprintf(ckpt, sizeof ckpt, "%s/ckpt", dir);
@@ -164,6 +167,7 @@ static void run_reference(golden *g, const char *dir, const json_t *params, cons
     p.model = ckpt;
     p.image = image;
     p.prompt = json_string_value(prompt);
+    p.negative_prompt = json_string_value(negative);
     factor((size_t)number(g, params, "max_area"), &p.height, &p.width);
     p.frames = (size_t)number(g, params, "frame_num");
     p.steps = (size_t)number(g, params, "steps");
@@ -172,7 +176,7 @@ static void run_reference(golden *g, const char *dir, const json_t *params, cons
     p.seed = (int64_t)number(g, params, "seed");
     p.guide_low = json_number_value(json_array_get(scale, 0));
     p.guide_high = json_number_value(json_array_get(scale, 1));
-    p.solver = ref->solver;
+    p.solver = solver && strcmp(solver, "dpm++") == 0 ? ZOE_SOLVER_DPMPP : ZOE_SOLVER_UNIPC;
     p.bf16 = ref->bf16;
     p.frames_out = folder;
     p.observe = observe;
@@ -191,9 +195,10 @@ static void run_reference(golden *g, const char *dir, const json_t *params, cons
 
 int main(int argc, char **argv)
 {
-    static const reference references[] = {{"f32", ZOE_SOLVER_UNIPC, false},
-                                           {"f32_dpmpp", ZOE_SOLVER_DPMPP, false},
-                                           {"bf16", ZOE_SOLVER_UNIPC, true}};
+    static const reference references[] = {{"f32", NULL, false},
+                                           {"f32_dpmpp", "dpm++", false},
+                                           {"f32_unipc", "unipc", false},
+                                           {"bf16", NULL, true}};
     const char *dir = golden_folder(argc, argv);
     golden g = golden_begin();
     json_error_t error;
