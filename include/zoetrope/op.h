@@ -147,7 +147,7 @@ void zoe_conv_weights_free(zoe_conv_weights *packed);
 /* Bytes that the packed form of such a weight takes, for plans. */
 size_t zoe_conv_weights_bytes(zoe_tensor w);
 
-/* Convolution over time, rows and columns, channels last, f32, direct (no column buffer):
+/* Convolution over time, rows and columns, channels last, f32, without a column buffer:
  *
  *   y[t, i, j, :] = bias + sum over taps (a, p, q) of
  *                   W[:, :, a, p, q] input[st t + a - front, sh i + p - top, sw j + q - left, :]
@@ -162,7 +162,12 @@ size_t zoe_conv_weights_bytes(zoe_tensor w);
  *           zero rows and columns around each frame
  * upsample  each frame is first enlarged to 2H x 2W by repeating pixels (nearest), without storing
  *           that
- * T' = (P + T + pad_front - kt) / st + 1, rounded down; rows and columns alike. */
+ * T' = (P + T + pad_front - kt) / st + 1, rounded down; rows and columns alike.
+ *
+ * Large 3x3 planes are computed by Winograd's F(2x2, 3x3): there a NaN or inf may reach one pixel
+ * further than the kernel does, and inf may become NaN. The choice does not depend on T or P, so
+ * chunks with their past give the bytes of the whole clip. zoe_conv3d_workspace wants every shape
+ * filled in, y's too; data may be NULL. */
 typedef struct zoe_conv3d_args {
     zoe_tensor y, x, past, residual;
     const zoe_conv_weights *weights;
