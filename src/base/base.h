@@ -102,10 +102,10 @@ int zoe_cpu_threads(void);
 
 /* ---- cpu ---- */
 
-typedef enum zoe_isa { ZOE_ISA_C = 0, ZOE_ISA_AVX2, ZOE_ISA_AVX512, ZOE_ISA_COUNT } zoe_isa;
+typedef enum zoe_isa { ZOE_ISA_C = 0, ZOE_ISA_AVX2, ZOE_ISA_COUNT } zoe_isa;
 
-/* The best instruction set that this cpu runs (AVX2 includes FMA and F16C), lowered by
- * ZOE_CPU=c|avx2|avx512. */
+/* The best instruction set that there are kernels for and that this cpu runs (AVX2 includes FMA and F16C), lowered by
+ * ZOE_CPU=c|avx2. */
 zoe_isa zoe_cpu_isa(void);
 const char *zoe_isa_name(zoe_isa isa);
 

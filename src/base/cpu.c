@@ -8,7 +8,7 @@
 
 const char *zoe_isa_name(zoe_isa isa)
 {
-    static const char *const names[ZOE_ISA_COUNT] = {"c", "avx2", "avx512"};
+    static const char *const names[ZOE_ISA_COUNT] = {"c", "avx2"};
     return (unsigned)isa < ZOE_ISA_COUNT ? names[isa] : "unknown";
 }
 
@@ -25,13 +25,9 @@ static zoe_isa detect(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-    if (!avx2)
-        return ZOE_ISA_C;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-        return ZOE_ISA_AVX512;
-    return ZOE_ISA_AVX2;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
+        return ZOE_ISA_AVX2;
+    return ZOE_ISA_C;
 #else
     return ZOE_ISA_C;
 #endif

@@ -122,7 +122,7 @@ static void isa_can_be_lowered(void **state)
     const zoe_isa best = zoe_cpu_isa();
     setenv("ZOE_CPU", "c", 1);
     assert_int_equal(zoe_cpu_isa(), ZOE_ISA_C);
-    setenv("ZOE_CPU", "avx512", 1);
+    setenv("ZOE_CPU", "avx2", 1);
     assert_int_equal(zoe_cpu_isa(), best); /* never raised */
     setenv("ZOE_CPU", "nonsense", 1);
     assert_int_equal(zoe_cpu_isa(), best);
@@ -132,7 +132,6 @@ static void isa_can_be_lowered(void **state)
         unsetenv("ZOE_CPU");
     assert_string_equal(zoe_isa_name(ZOE_ISA_C), "c");
     assert_string_equal(zoe_isa_name(ZOE_ISA_AVX2), "avx2");
-    assert_string_equal(zoe_isa_name(ZOE_ISA_AVX512), "avx512");
     assert_string_equal(zoe_isa_name(ZOE_ISA_COUNT), "unknown");
 }
 
