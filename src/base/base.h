@@ -69,6 +69,9 @@ zoe_status zoe_strdup(zoe_context *ctx, char **copy, const char *text);
 zoe_status zoe_strf(zoe_context *ctx, char **text, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Memory of the machine in bytes, SIZE_MAX if it cannot be told. */
+size_t zoe_memory_bytes(void);
+
 /* For tests: the n-th zoe_alloc from now (1 = next) of the process fails, and every later one; 0
  * ends that. */
 void zoe_alloc_fail_at(size_t n);

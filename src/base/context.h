@@ -11,7 +11,7 @@ struct zoe_context {
     atomic_bool cancelled;
     zoe_log_fn log;
     void *log_user;
-    char message[4096];
+    char message[8192];
 };
 
 #endif

@@ -1,10 +1,12 @@
 /* Sizes, allocation and arenas. */
+#define _GNU_SOURCE
 #include "base/base.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { ALIGNMENT = 64 };
 
@@ -100,6 +102,15 @@ zoe_status zoe_strf(zoe_context *ctx, char **text, const char *format, ...)
     va_end(args);
     *text = p;
     return ZOE_OK;
+}
+
+size_t zoe_memory_bytes(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    size_t total;
+    if (pages <= 0 || bytes <= 0 || !zoe_size_mul(&total, (size_t)pages, (size_t)bytes))
+        return SIZE_MAX;
+    return total;
 }
 
 size_t zoe_arena_bytes(size_t count, size_t size)

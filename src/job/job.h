@@ -33,6 +33,7 @@ struct zoe_job {
     zoe_umt5 *umt5;
     zoe_wan *wan[ZOE_EXPERTS];
 
+    char *comment, *json; /* how the video is made, for its metadata; NULL: not wanted */
     int32_t *ids[ZOE_BRANCHES];
     size_t id_count[ZOE_BRANCHES];
     float *context[ZOE_BRANCHES]; /* [id_count, text width] */
@@ -55,11 +56,14 @@ typedef struct zoe_output_frames {
     const zoe_job *job;
     zoe_context *ctx;
     zoe_video *video;
-    uint8_t *rgb; /* one frame */
-    char *comment, *json;
+    uint8_t *rgb;               /* one frame */
+    size_t pngs;                /* written so far, to be removed unless the clip becomes whole */
     const char *metadata[2][2]; /* key, value */
     size_t n_meta;
 } zoe_output_frames;
+
+/* Makes job->comment and job->json. ZOE_INVALID for a prompt that is no UTF-8. */
+zoe_status zoe_job_describe(zoe_context *ctx, zoe_job *job);
 
 /* Checks that the outputs asked for can be written. */
 zoe_status zoe_outputs_probe(zoe_context *ctx, const zoe_job_params *params, size_t width,

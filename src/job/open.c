@@ -47,11 +47,12 @@ static zoe_status check_expert(zoe_context *ctx, const zoe_job *job, zoe_expert 
     return ZOE_OK;
 }
 
-/* Cleans and tokenizes one prompt. */
+/* Cleans and tokenizes one prompt; given: it came with the request. */
 static zoe_status tokenize(zoe_context *ctx, zoe_job *job, const zoe_tokenizer *tokenizer,
-                           zoe_branch branch, const char *text, const char *what)
+                           zoe_branch branch, const char *text, bool given)
 {
     const size_t limit = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE])->text_len;
+    const char *what = branch == ZOE_COND ? "prompt" : "negative prompt";
     char *clean = NULL;
     bool suspect = false;
     size_t full = 0;
@@ -68,8 +69,8 @@ static zoe_status tokenize(zoe_context *ctx, zoe_job *job, const zoe_tokenizer *
     TRY_GOTO(zoe_tokenizer_encode(ctx, tokenizer, job->ids[branch], &job->id_count[branch], &full,
                                   limit, clean));
     if (full > limit)
-        zoe_log(ctx, ZOE_WARNING, "the %s has %zu tokens; only the first %zu are used", what, full,
-                limit);
+        zoe_log(ctx, given ? ZOE_WARNING : ZOE_INFO,
+                "the %s has %zu tokens; only the first %zu are used", what, full, limit);
     for (size_t i = 0; i < job->id_count[branch]; i++)
         if (job->ids[branch][i] < 0 || (size_t)job->ids[branch][i] >= zoe_umt5_vocab(job->umt5)) {
             status = zoe_fail(ctx, ZOE_FORMAT,
@@ -87,13 +88,14 @@ done:
 static zoe_status read_prompts(zoe_context *ctx, zoe_job *job)
 {
     const char *negative = job->params.negative_prompt;
-    if (!negative || !*negative)
+    const bool given = negative && *negative;
+    if (!given)
         negative = zoe_default_negative_prompt;
     zoe_tokenizer *tokenizer;
     TRY(zoe_tokenizer_open(ctx, &tokenizer, job->parts.tokenizer));
     zoe_status status;
-    TRY_GOTO(tokenize(ctx, job, tokenizer, ZOE_COND, job->params.prompt, "prompt"));
-    TRY_GOTO(tokenize(ctx, job, tokenizer, ZOE_UNCOND, negative, "negative prompt"));
+    TRY_GOTO(tokenize(ctx, job, tokenizer, ZOE_COND, job->params.prompt, true));
+    TRY_GOTO(tokenize(ctx, job, tokenizer, ZOE_UNCOND, negative, given));
     job->plan.prompt_tokens = job->id_count[ZOE_COND];
     job->plan.negative_tokens = job->id_count[ZOE_UNCOND];
 done:
@@ -250,5 +252,12 @@ zoe_status zoe_job_open(zoe_context *ctx, zoe_job *job)
     TRY(zoe_outputs_probe(ctx, &job->params, job->plan.width, job->plan.height));
     TRY(read_prompts(ctx, job));
     plan_steps(job);
-    return plan_bytes(ctx, job);
+    TRY(zoe_job_describe(ctx, job));
+    TRY(plan_bytes(ctx, job));
+    if (job->plan.peak > zoe_memory_bytes())
+        zoe_log(ctx, ZOE_WARNING,
+                "the run takes %zu MiB at its peak, this machine has %zu MiB: weights will be read "
+                "from the disk again and again, or memory will run out",
+                job->plan.peak >> 20, zoe_memory_bytes() >> 20);
+    return ZOE_OK;
 }

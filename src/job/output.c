@@ -64,6 +64,14 @@ static zoe_status make_comment(zoe_context *ctx, char **text, const zoe_job *job
         p->bf16 ? "bf16" : "f32", ZOE_VERSION);
 }
 
+zoe_status zoe_job_describe(zoe_context *ctx, zoe_job *job)
+{
+    if (job->params.no_metadata)
+        return ZOE_OK;
+    TRY(make_comment(ctx, &job->comment, job));
+    return make_json(ctx, &job->json, job);
+}
+
 static zoe_video_options video_options(const zoe_job_params *p, size_t width, size_t height)
 {
     return (zoe_video_options){
@@ -89,6 +97,12 @@ zoe_status zoe_outputs_probe(zoe_context *ctx, const zoe_job_params *params, siz
 {
     if (params->out) {
         const zoe_video_options options = video_options(params, width, height);
+        const size_t n = strlen(params->out);
+        if (params->frames > 1 && n >= 4 && strcmp(params->out + n - 4, ".png") == 0)
+            return zoe_fail(ctx, ZOE_INVALID,
+                            "%s: a PNG file holds one frame, %zu are asked for; name a folder for "
+                            "frames, or a video file",
+                            params->out, params->frames);
         TRY(zoe_video_probe(ctx, params->out, &options));
     }
     if (params->frames_out)
@@ -104,13 +118,11 @@ zoe_status zoe_output_frames_open(zoe_context *ctx, zoe_output_frames *out, cons
     void *p;
     zoe_status status;
     *out = (zoe_output_frames){.job = job, .ctx = ctx};
-    if (!job->params.no_metadata) {
-        TRY_GOTO(make_comment(ctx, &out->comment, job));
-        TRY_GOTO(make_json(ctx, &out->json, job));
+    if (job->json) {
         out->metadata[0][0] = "comment";
-        out->metadata[0][1] = out->comment;
+        out->metadata[0][1] = job->comment;
         out->metadata[1][0] = "zoetrope";
-        out->metadata[1][1] = out->json;
+        out->metadata[1][1] = job->json;
         out->n_meta = 2;
     }
     TRY_GOTO(zoe_alloc(ctx, &p, plan->width * plan->height, 3, "frame"));
@@ -141,13 +153,20 @@ static bool to_bytes(uint8_t *rgb, const float *frame, size_t n)
     return sound;
 }
 
-static zoe_status write_png(const zoe_output_frames *out, size_t index)
+static zoe_status png_path(zoe_context *ctx, char **path, const char *folder, size_t index)
+{
+    char name[40];
+    snprintf(name, sizeof name, "frame_%05zu.png", index);
+    return zoe_path_join(ctx, path, folder, name);
+}
+
+static zoe_status write_png(zoe_output_frames *out, size_t index)
 {
     const zoe_picture picture = {
         .width = out->job->plan.width, .height = out->job->plan.height, .rgb = out->rgb};
-    char name[40], *path;
-    snprintf(name, sizeof name, "frame_%05zu.png", index);
-    TRY(zoe_path_join(out->ctx, &path, out->job->params.frames_out, name));
+    char *path;
+    TRY(png_path(out->ctx, &path, out->job->params.frames_out, index));
+    out->pngs = index + 1;
     const zoe_status status = zoe_picture_write_png(
         out->ctx, path, &picture, (const char *const(*)[2])out->metadata, out->n_meta);
     zoe_free(path);
@@ -174,15 +193,32 @@ zoe_status zoe_output_frames_close(zoe_output_frames *out)
 {
     zoe_video *video = out->video;
     out->video = NULL;
-    return video ? zoe_video_close(out->ctx, video) : ZOE_OK;
+    if (video)
+        TRY(zoe_video_close(out->ctx, video));
+    out->pngs = 0; /* they stay */
+    return ZOE_OK;
+}
+
+/* What was written of a clip that did not become whole. */
+static void remove_pngs(const zoe_output_frames *out)
+{
+    const char *folder = out->job->params.frames_out;
+    for (size_t i = 0; i < out->pngs; i++) {
+        char *path;
+        if (png_path(out->ctx, &path, folder, i) != ZOE_OK)
+            return;
+        unlink(path);
+        zoe_free(path);
+    }
+    rmdir(folder); /* unless something else is in it */
 }
 
 void zoe_output_frames_free(zoe_output_frames *out)
 {
     zoe_video_abort(out->video);
+    if (out->pngs)
+        remove_pngs(out);
     zoe_free(out->rgb);
-    zoe_free(out->comment);
-    zoe_free(out->json);
     *out = (zoe_output_frames){0};
 }
 
@@ -193,12 +229,7 @@ zoe_status zoe_latents_write(zoe_context *ctx, const zoe_job *job)
     const zoe_named_tensor latents = {
         "latents", zoe_tensor_4d(job->latent, ZOE_F32, job->latent_count / cells, p->latent_frames,
                                  p->latent_height, p->latent_width)};
-    char *json = NULL;
-    if (!job->params.no_metadata)
-        TRY(make_json(ctx, &json, job));
-    const char *const metadata[1][2] = {{"zoetrope", json}};
-    const zoe_status status =
-        zoe_safetensors_write(ctx, job->params.latents_out, &latents, 1, metadata, json ? 1 : 0);
-    zoe_free(json);
-    return status;
+    const char *const metadata[1][2] = {{"zoetrope", job->json}};
+    return zoe_safetensors_write(ctx, job->params.latents_out, &latents, 1, metadata,
+                                 job->json ? 1 : 0);
 }

@@ -116,6 +116,8 @@ void zoe_job_free(zoe_job *job)
         zoe_free(job->context[b]);
         zoe_free(job->velocity[b]);
     }
+    zoe_free(job->comment);
+    zoe_free(job->json);
     zoe_free(job->picture);
     zoe_free(job->condition);
     zoe_free(job->latent);
