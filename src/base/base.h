@@ -76,20 +76,22 @@ size_t zoe_memory_bytes(void);
  * ends that. */
 void zoe_alloc_fail_at(size_t n);
 
-/* An arena gives pieces of one block in stack order. Whoever takes notes a mark first and releases
- * to it. */
+/* An arena owns the scratch memory of one stage and hands it out piece by piece. The same walk over
+ * the pieces serves planning and running: an arena of zeroes has no memory and only counts. */
 typedef struct zoe_arena {
-    unsigned char *base;
-    size_t size, used, peak; /* bytes */
+    unsigned char *base; /* NULL: only count */
+    size_t size, used;   /* bytes; used is SIZE_MAX after an overflow */
 } zoe_arena;
 
 zoe_status zoe_arena_new(zoe_context *ctx, zoe_arena *arena, size_t bytes, const char *what);
 void zoe_arena_free(zoe_arena *arena);
-/* count*size bytes, 64-byte aligned. Running out is ZOE_INTERNAL: the plan was wrong. */
-zoe_status zoe_arena_take(zoe_context *ctx, zoe_arena *arena, void **p, size_t count, size_t size);
-size_t zoe_arena_mark(const zoe_arena *arena);
-void zoe_arena_release(zoe_arena *arena, size_t mark);
-/* Bytes that one take of count*size occupies, for plans; saturates at SIZE_MAX. */
+/* count*size bytes, 64-byte aligned; NULL while only counting, or when they do not fit. */
+void *zoe_arena_take(zoe_arena *arena, size_t count, size_t size);
+/* A dense tensor in the arena. */
+zoe_tensor zoe_arena_2d(zoe_arena *arena, zoe_dtype dtype, size_t n0, size_t n1);
+/* Did everything fit? If not, the plan was wrong: ZOE_INTERNAL. */
+zoe_status zoe_arena_status(zoe_context *ctx, const zoe_arena *arena, const char *what);
+/* Bytes that one take of count*size occupies; SIZE_MAX on overflow. */
 size_t zoe_arena_bytes(size_t count, size_t size);
 
 /* ---- threads ---- */

@@ -123,10 +123,10 @@ size_t zoe_arena_bytes(size_t count, size_t size)
 
 zoe_status zoe_arena_new(zoe_context *ctx, zoe_arena *arena, size_t bytes, const char *what)
 {
-    void *base;
+    void *p;
     *arena = (zoe_arena){0};
-    TRY(zoe_alloc(ctx, &base, bytes, 1, what));
-    *arena = (zoe_arena){.base = base, .size = bytes};
+    TRY(zoe_alloc(ctx, &p, bytes, 1, what));
+    *arena = (zoe_arena){.base = p, .size = bytes};
     return ZOE_OK;
 }
 
@@ -136,27 +136,28 @@ void zoe_arena_free(zoe_arena *arena)
     *arena = (zoe_arena){0};
 }
 
-zoe_status zoe_arena_take(zoe_context *ctx, zoe_arena *arena, void **p, size_t count, size_t size)
+void *zoe_arena_take(zoe_arena *arena, size_t count, size_t size)
 {
-    const size_t bytes = zoe_arena_bytes(count, size);
-    *p = NULL;
-    if (bytes > arena->size - arena->used)
-        return zoe_fail(ctx, ZOE_INTERNAL,
-                        "arena too small: %zu of %zu bytes used, %zu more wanted", arena->used,
-                        arena->size, bytes);
-    *p = arena->base + arena->used;
-    arena->used += bytes;
-    if (arena->peak < arena->used)
-        arena->peak = arena->used;
+    const size_t at = arena->used, bytes = zoe_arena_bytes(count, size);
+    if (!zoe_size_add(&arena->used, at, bytes)) {
+        arena->used = SIZE_MAX;
+        return NULL;
+    }
+    return arena->base && arena->used <= arena->size ? arena->base + at : NULL;
+}
+
+zoe_tensor zoe_arena_2d(zoe_arena *arena, zoe_dtype dtype, size_t n0, size_t n1)
+{
+    size_t n;
+    if (!zoe_size_mul(&n, n0, n1))
+        n = SIZE_MAX;
+    return zoe_tensor_2d(zoe_arena_take(arena, n, zoe_dtype_bytes(dtype)), dtype, n0, n1);
+}
+
+zoe_status zoe_arena_status(zoe_context *ctx, const zoe_arena *arena, const char *what)
+{
+    if (arena->base && arena->used > arena->size)
+        return zoe_fail(ctx, ZOE_INTERNAL, "%s: %zu bytes planned, %zu needed", what, arena->size,
+                        arena->used);
     return ZOE_OK;
-}
-
-size_t zoe_arena_mark(const zoe_arena *arena)
-{
-    return arena->used;
-}
-
-void zoe_arena_release(zoe_arena *arena, size_t mark)
-{
-    arena->used = mark;
 }

@@ -25,7 +25,6 @@ struct zoe_umt5 {
 /* Buffers of one encode call. */
 typedef struct umt5_run {
     const zoe_umt5 *m;
-    zoe_arena arena;
     size_t L, keys; /* rows computed; the first `keys` of them are real tokens */
     zoe_tensor x, h, q, k, v, o, gate, up;
     float *bias; /* [heads, bias_span] */
@@ -170,31 +169,31 @@ static size_t operator_bytes(const zoe_context *ctx, const umt5_run *r)
     return bytes;
 }
 
-/* Lays the buffers out. With a dry arena (no base) only sizes are counted. */
-static zoe_status lay_out(zoe_context *ctx, umt5_run *r, zoe_layout *layout)
+/* Lays the buffers out. With an arena of zeroes, sizes are only counted. */
+static zoe_status lay_out(zoe_context *ctx, umt5_run *r, zoe_arena *arena)
 {
     const zoe_umt5 *m = r->m;
     const zoe_dtype type = m->bf16 ? ZOE_BF16 : ZOE_F32;
-    r->x = zoe_layout_2d(layout, type, r->L, m->dim);
-    r->h = zoe_layout_2d(layout, type, r->L, m->dim);
-    r->q = zoe_layout_2d(layout, type, r->L, m->inner);
-    r->k = zoe_layout_2d(layout, type, r->L, m->inner);
-    r->v = zoe_layout_2d(layout, type, r->L, m->inner);
-    r->o = zoe_layout_2d(layout, type, r->L, m->inner);
-    r->gate = zoe_layout_2d(layout, type, r->L, m->ffn);
-    r->up = zoe_layout_2d(layout, type, r->L, m->ffn);
-    r->bias = zoe_layout_take(layout, m->heads * bias_span(r), sizeof *r->bias);
+    r->x = zoe_arena_2d(arena, type, r->L, m->dim);
+    r->h = zoe_arena_2d(arena, type, r->L, m->dim);
+    r->q = zoe_arena_2d(arena, type, r->L, m->inner);
+    r->k = zoe_arena_2d(arena, type, r->L, m->inner);
+    r->v = zoe_arena_2d(arena, type, r->L, m->inner);
+    r->o = zoe_arena_2d(arena, type, r->L, m->inner);
+    r->gate = zoe_arena_2d(arena, type, r->L, m->ffn);
+    r->up = zoe_arena_2d(arena, type, r->L, m->ffn);
+    r->bias = zoe_arena_take(arena, m->heads * bias_span(r), sizeof *r->bias);
     r->work.bytes = operator_bytes(ctx, r);
-    r->work.data = zoe_layout_take(layout, r->work.bytes, 1);
-    return zoe_layout_status(ctx, layout, "text encoder");
+    r->work.data = zoe_arena_take(arena, r->work.bytes, 1);
+    return zoe_arena_status(ctx, arena, "text encoder");
 }
 
 size_t zoe_umt5_work_bytes(const zoe_context *ctx, const zoe_umt5 *umt5, size_t tokens)
 {
     umt5_run r = {.m = umt5, .L = tokens, .keys = tokens};
-    zoe_layout layout = {0};
-    lay_out((zoe_context *)(uintptr_t)ctx, &r, &layout);
-    return layout.used;
+    zoe_arena arena = {0};
+    lay_out((zoe_context *)(uintptr_t)ctx, &r, &arena);
+    return arena.used;
 }
 
 static void fill_bias(const umt5_run *r, zoe_tensor positions)
@@ -274,10 +273,10 @@ zoe_status zoe_umt5_encode(zoe_context *ctx, const zoe_umt5 *umt5, float *out, c
     umt5_run r = {.m = umt5, .L = count, .keys = valid, .probe = probe};
     if (valid == 0 || valid > count)
         return zoe_fail(ctx, ZOE_INVALID, "text encoder: %zu of %zu tokens are real", valid, count);
-    zoe_layout layout = {0};
+    zoe_arena arena = {0};
     zoe_status status;
-    TRY(zoe_layout_new(ctx, &layout, zoe_umt5_work_bytes(ctx, umt5, count), "text encoder"));
-    TRY_GOTO(lay_out(ctx, &r, &layout));
+    TRY(zoe_arena_new(ctx, &arena, zoe_umt5_work_bytes(ctx, umt5, count), "text encoder"));
+    TRY_GOTO(lay_out(ctx, &r, &arena));
     TRY_GOTO(embed(ctx, &r, ids));
     zoe_probe_see(probe, "embed", r.x);
     for (size_t i = 0; i < umt5->layers; i++) {
@@ -288,6 +287,6 @@ zoe_status zoe_umt5_encode(zoe_context *ctx, const zoe_umt5 *umt5, float *out, c
     zoe_probe_see(probe, "out", r.h);
     zoe_widen(out, r.h.data, r.h.dtype, count * umt5->dim);
 done:
-    zoe_layout_free(&layout);
+    zoe_arena_free(&arena);
     return status;
 }

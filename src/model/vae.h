@@ -61,7 +61,7 @@ typedef struct vae_run {
     float *buffers[3];           /* activations in turn */
     size_t room;                 /* elements of each buffer */
     zoe_workspace work;
-    zoe_layout layout;
+    zoe_arena arena;
     size_t chunk; /* how many chunks were run */
 } vae_run;
 

@@ -372,16 +372,16 @@ static zoe_status measure(zoe_context *ctx, vae_run *run, size_t T, size_t *past
 
 static void lay_out(vae_run *run, const size_t *past_room)
 {
-    zoe_layout *l = &run->layout;
+    zoe_arena *l = &run->arena;
     for (size_t i = 0; i < 3; i++)
-        run->buffers[i] = zoe_layout_take(l, run->room, sizeof(float));
+        run->buffers[i] = zoe_arena_take(l, run->room, sizeof(float));
     for (size_t i = 0; i < run->net->count; i++)
         for (size_t slot = 0; slot < VAE_SLOTS; slot++) {
-            float *frames = zoe_layout_take(l, 2 * past_room[i * VAE_SLOTS + slot], sizeof(float));
+            float *frames = zoe_arena_take(l, 2 * past_room[i * VAE_SLOTS + slot], sizeof(float));
             if (run->past)
                 run->past[i][slot].frames = frames;
         }
-    run->work.data = zoe_layout_take(l, run->work.bytes, 1);
+    run->work.data = zoe_arena_take(l, run->work.bytes, 1);
 }
 
 /* Measures the run; *past_room is new memory. */
@@ -402,9 +402,9 @@ size_t zoe_vae_run_bytes(const zoe_context *ctx, const vae_net *net, size_t T, s
     if (plan(writable, &run, &past_room, T) == ZOE_OK)
         lay_out(&run, past_room);
     else
-        run.layout.used = SIZE_MAX;
+        run.arena.used = SIZE_MAX;
     zoe_free(past_room);
-    return run.layout.used;
+    return run.arena.used;
 }
 
 zoe_status zoe_vae_run_new(zoe_context *ctx, vae_run *run, const vae_net *net, size_t T, size_t H,
@@ -417,10 +417,9 @@ zoe_status zoe_vae_run_new(zoe_context *ctx, vae_run *run, const vae_net *net, s
     TRY_GOTO(plan(ctx, run, &past_room, T));
     TRY_GOTO(zoe_alloc_zero(ctx, &p, net->count, sizeof *run->past, "VAE"));
     run->past = p;
-    TRY_GOTO(
-        zoe_layout_new(ctx, &run->layout, zoe_vae_run_bytes(ctx, net, T, H, W), "VAE buffers"));
+    TRY_GOTO(zoe_arena_new(ctx, &run->arena, zoe_vae_run_bytes(ctx, net, T, H, W), "VAE buffers"));
     lay_out(run, past_room);
-    status = zoe_layout_status(ctx, &run->layout, "VAE buffers");
+    status = zoe_arena_status(ctx, &run->arena, "VAE buffers");
 done:
     zoe_free(past_room);
     if (status != ZOE_OK)
@@ -430,7 +429,7 @@ done:
 
 void zoe_vae_run_free(vae_run *run)
 {
-    zoe_layout_free(&run->layout);
+    zoe_arena_free(&run->arena);
     zoe_free(run->past);
     *run = (vae_run){0};
 }

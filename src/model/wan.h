@@ -45,7 +45,7 @@ struct zoe_wan_work {
     size_t f, h, w;       /* latent grid */
     size_t rows, columns; /* h/2, w/2 */
     size_t L, chunk;      /* tokens, and how many of them one pass of a row-wise part takes */
-    zoe_layout layout;
+    zoe_arena arena;
     zoe_tensor cos, sin;   /* [L, head width / 2] f32 */
     zoe_tensor x;          /* [L, dim] f32: the residual stream */
     zoe_tensor q, k, v, o; /* [L, dim] */

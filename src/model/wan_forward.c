@@ -54,27 +54,27 @@ static void lay_out(const zoe_context *ctx, zoe_wan_work *w)
 {
     const zoe_wan_dims *d = &w->dims;
     const zoe_dtype type = wan_type(w->bf16);
-    zoe_layout *l = &w->layout;
-    w->cos = zoe_layout_2d(l, ZOE_F32, w->L, d->dim / d->heads / 2);
-    w->sin = zoe_layout_2d(l, ZOE_F32, w->L, d->dim / d->heads / 2);
-    w->x = zoe_layout_2d(l, ZOE_F32, w->L, d->dim);
-    w->q = zoe_layout_2d(l, type, w->L, d->dim);
-    w->k = zoe_layout_2d(l, type, w->L, d->dim);
-    w->v = zoe_layout_2d(l, type, w->L, d->dim);
-    w->o = zoe_layout_2d(l, type, w->L, d->dim);
-    w->a = zoe_layout_2d(l, type, w->chunk, d->dim);
-    w->b = zoe_layout_2d(l, type, w->chunk, d->dim);
-    w->hidden = zoe_layout_2d(l, type, w->chunk, d->ffn_dim);
-    w->patches = zoe_layout_2d(l, type, w->chunk, 4 * d->in_dim);
-    w->headin = zoe_layout_2d(l, ZOE_F32, w->chunk, d->dim);
-    w->head = zoe_layout_2d(l, ZOE_F32, w->chunk, 4 * d->out_dim);
-    w->sinusoid = zoe_layout_take(l, d->freq_dim, sizeof(float));
-    w->e = zoe_layout_take(l, d->dim, sizeof(float));
-    w->e_silu = zoe_layout_take(l, d->dim, sizeof(float));
-    w->e0 = zoe_layout_take(l, 6 * d->dim, sizeof(float));
-    w->modulation = zoe_layout_take(l, 6 * d->dim, sizeof(float));
+    zoe_arena *l = &w->arena;
+    w->cos = zoe_arena_2d(l, ZOE_F32, w->L, d->dim / d->heads / 2);
+    w->sin = zoe_arena_2d(l, ZOE_F32, w->L, d->dim / d->heads / 2);
+    w->x = zoe_arena_2d(l, ZOE_F32, w->L, d->dim);
+    w->q = zoe_arena_2d(l, type, w->L, d->dim);
+    w->k = zoe_arena_2d(l, type, w->L, d->dim);
+    w->v = zoe_arena_2d(l, type, w->L, d->dim);
+    w->o = zoe_arena_2d(l, type, w->L, d->dim);
+    w->a = zoe_arena_2d(l, type, w->chunk, d->dim);
+    w->b = zoe_arena_2d(l, type, w->chunk, d->dim);
+    w->hidden = zoe_arena_2d(l, type, w->chunk, d->ffn_dim);
+    w->patches = zoe_arena_2d(l, type, w->chunk, 4 * d->in_dim);
+    w->headin = zoe_arena_2d(l, ZOE_F32, w->chunk, d->dim);
+    w->head = zoe_arena_2d(l, ZOE_F32, w->chunk, 4 * d->out_dim);
+    w->sinusoid = zoe_arena_take(l, d->freq_dim, sizeof(float));
+    w->e = zoe_arena_take(l, d->dim, sizeof(float));
+    w->e_silu = zoe_arena_take(l, d->dim, sizeof(float));
+    w->e0 = zoe_arena_take(l, 6 * d->dim, sizeof(float));
+    w->modulation = zoe_arena_take(l, 6 * d->dim, sizeof(float));
     w->work.bytes = operator_bytes(ctx, w);
-    w->work.data = zoe_layout_take(l, w->work.bytes, 1);
+    w->work.data = zoe_arena_take(l, w->work.bytes, 1);
 }
 
 static zoe_wan_work dry_work(const zoe_wan_dims *dims, bool bf16, size_t f, size_t h, size_t w)
@@ -96,7 +96,7 @@ size_t zoe_wan_work_bytes(const zoe_context *ctx, const zoe_wan_dims *dims, bool
 {
     zoe_wan_work dry = dry_work(dims, bf16, f, h, w);
     lay_out(ctx, &dry);
-    return dry.layout.used;
+    return dry.arena.used;
 }
 
 /* Angle of pair j of a head at grid position (t, i, j): the head's pairs are split over frame, row
@@ -133,10 +133,10 @@ zoe_status zoe_wan_work_new(zoe_context *ctx, zoe_wan_work **work, const zoe_wan
     zoe_wan_work *r = p;
     *r = dry_work(dims, bf16, f, h, w);
     zoe_status status;
-    TRY_GOTO(zoe_layout_new(ctx, &r->layout, zoe_wan_work_bytes(ctx, dims, bf16, f, h, w),
-                            "transformer activations"));
+    TRY_GOTO(zoe_arena_new(ctx, &r->arena, zoe_wan_work_bytes(ctx, dims, bf16, f, h, w),
+                           "transformer activations"));
     lay_out(ctx, r);
-    TRY_GOTO(zoe_layout_status(ctx, &r->layout, "transformer activations"));
+    TRY_GOTO(zoe_arena_status(ctx, &r->arena, "transformer activations"));
     fill_rotary(r);
     *work = r;
 done:
@@ -149,7 +149,7 @@ void zoe_wan_work_free(zoe_wan_work *work)
 {
     if (!work)
         return;
-    zoe_layout_free(&work->layout);
+    zoe_arena_free(&work->arena);
     zoe_free(work);
 }
 

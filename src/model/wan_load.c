@@ -77,7 +77,8 @@ static zoe_status infer_dims(zoe_context *ctx, zoe_wan_dims *d, const zoe_store 
     if (config) {
         double eps = 1e-6;
         TRY(zoe_config_size(ctx, config, "num_heads", 1, 4096, &d->heads));
-        TRY(zoe_config_size(ctx, config, "num_attention_heads", 1, 4096, &d->heads)); /* diffusers */
+        TRY(zoe_config_size(ctx, config, "num_attention_heads", 1, 4096,
+                            &d->heads)); /* diffusers */
         TRY(zoe_config_size(ctx, config, "text_len", 1, 65536, &d->text_len));
         TRY(zoe_config_real(ctx, config, "eps", &eps));
         d->eps = (float)eps;

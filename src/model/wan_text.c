@@ -11,7 +11,7 @@ static size_t key_rows(const zoe_wan_dims *d, size_t rows)
 }
 
 typedef struct text_run {
-    zoe_layout layout;
+    zoe_arena arena;
     zoe_tensor padded; /* [keys, text_dim] */
     zoe_tensor a, c;   /* [keys, dim] */
     zoe_workspace work;
@@ -38,11 +38,11 @@ static size_t operator_bytes(const zoe_context *ctx, const text_run *r, const zo
 
 static void lay_out(text_run *r, const zoe_wan_dims *d, bool bf16, size_t keys, size_t work)
 {
-    r->padded = zoe_layout_2d(&r->layout, wan_type(bf16), keys, d->text_dim);
-    r->a = zoe_layout_2d(&r->layout, wan_type(bf16), keys, d->dim);
-    r->c = zoe_layout_2d(&r->layout, wan_type(bf16), keys, d->dim);
+    r->padded = zoe_arena_2d(&r->arena, wan_type(bf16), keys, d->text_dim);
+    r->a = zoe_arena_2d(&r->arena, wan_type(bf16), keys, d->dim);
+    r->c = zoe_arena_2d(&r->arena, wan_type(bf16), keys, d->dim);
     r->work.bytes = work;
-    r->work.data = zoe_layout_take(&r->layout, work, 1);
+    r->work.data = zoe_arena_take(&r->arena, work, 1);
 }
 
 static zoe_status prepare(zoe_context *ctx, text_run *r, const zoe_wan *m, size_t keys)
@@ -51,9 +51,9 @@ static zoe_status prepare(zoe_context *ctx, text_run *r, const zoe_wan *m, size_
     lay_out(&dry, &m->dims, m->bf16, keys, 0);
     const size_t work = operator_bytes(ctx, &dry, m);
     lay_out(&dry, &m->dims, m->bf16, 0, work);
-    TRY(zoe_layout_new(ctx, &r->layout, dry.layout.used, "text context"));
+    TRY(zoe_arena_new(ctx, &r->arena, dry.arena.used, "text context"));
     lay_out(r, &m->dims, m->bf16, keys, work);
-    return zoe_layout_status(ctx, &r->layout, "text context");
+    return zoe_arena_status(ctx, &r->arena, "text context");
 }
 
 static zoe_status run_linear(zoe_context *ctx, const text_run *r, zoe_tensor y, zoe_tensor x,
@@ -69,7 +69,7 @@ zoe_bytes zoe_wan_text_bytes(const zoe_wan_dims *d, bool bf16, size_t rows)
     const size_t keys = key_rows(d, rows), type = zoe_dtype_bytes(wan_type(bf16));
     text_run dry = {.work.bytes = 0};
     lay_out(&dry, d, bf16, keys, 0);
-    return (zoe_bytes){.weights = d->layers * 2 * keys * d->dim * type, .work = dry.layout.used};
+    return (zoe_bytes){.weights = d->layers * 2 * keys * d->dim * type, .work = dry.arena.used};
 }
 
 /* k or v of layer i. */
@@ -127,7 +127,7 @@ zoe_status zoe_wan_text_new(zoe_context *ctx, zoe_wan_text **text, const zoe_wan
                        "cross-attention keys and values"));
     TRY_GOTO(fill(ctx, t, &r, wan, context, rows, probe));
 done:
-    zoe_layout_free(&r.layout);
+    zoe_arena_free(&r.arena);
     if (status != ZOE_OK)
         zoe_wan_text_free(t);
     else

@@ -111,47 +111,6 @@ size_t zoe_count_blocks(const zoe_store *store, const char *prefix, const char *
     }
 }
 
-zoe_status zoe_layout_new(zoe_context *ctx, zoe_layout *layout, size_t bytes, const char *what)
-{
-    void *p;
-    *layout = (zoe_layout){0};
-    TRY(zoe_alloc(ctx, &p, bytes, 1, what));
-    *layout = (zoe_layout){.base = p, .size = bytes};
-    return ZOE_OK;
-}
-
-void zoe_layout_free(zoe_layout *layout)
-{
-    zoe_free(layout->base);
-    *layout = (zoe_layout){0};
-}
-
-void *zoe_layout_take(zoe_layout *layout, size_t count, size_t size)
-{
-    const size_t at = layout->used, bytes = zoe_arena_bytes(count, size);
-    if (!zoe_size_add(&layout->used, at, bytes)) {
-        layout->used = SIZE_MAX;
-        return NULL;
-    }
-    return layout->base && layout->used <= layout->size ? layout->base + at : NULL;
-}
-
-zoe_tensor zoe_layout_2d(zoe_layout *layout, zoe_dtype dtype, size_t n0, size_t n1)
-{
-    size_t n;
-    if (!zoe_size_mul(&n, n0, n1))
-        n = SIZE_MAX;
-    return zoe_tensor_2d(zoe_layout_take(layout, n, zoe_dtype_bytes(dtype)), dtype, n0, n1);
-}
-
-zoe_status zoe_layout_status(zoe_context *ctx, const zoe_layout *layout, const char *what)
-{
-    if (layout->base && layout->used > layout->size)
-        return zoe_fail(ctx, ZOE_INTERNAL, "%s: %zu bytes planned, %zu needed", what, layout->size,
-                        layout->used);
-    return ZOE_OK;
-}
-
 void zoe_probe_see(const zoe_probe *probe, const char *name, zoe_tensor value)
 {
     if (probe)

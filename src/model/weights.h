@@ -1,4 +1,4 @@
-/* What the networks share: fetching weights, laying buffers out, probing. For this room only. */
+/* What the networks share: fetching weights, probing. For this room only. */
 #ifndef ZOE_WEIGHTS_H
 #define ZOE_WEIGHTS_H
 
@@ -31,21 +31,6 @@ zoe_status zoe_matrix(zoe_context *ctx, const zoe_store *store, zoe_tensor *matr
 
 /* How many of "<prefix>0<suffix>", "<prefix>1<suffix>" ... are there without a gap. */
 size_t zoe_count_blocks(const zoe_store *store, const char *prefix, const char *suffix);
-
-/* ---- layouts: one walk over the buffers serves planning (no memory) and running ---- */
-
-typedef struct zoe_layout {
-    unsigned char *base; /* NULL: only count */
-    size_t size, used;   /* bytes; used is SIZE_MAX after an overflow */
-} zoe_layout;
-
-zoe_status zoe_layout_new(zoe_context *ctx, zoe_layout *layout, size_t bytes, const char *what);
-void zoe_layout_free(zoe_layout *layout);
-/* count*size bytes, 64-byte aligned; NULL while only counting. */
-void *zoe_layout_take(zoe_layout *layout, size_t count, size_t size);
-zoe_tensor zoe_layout_2d(zoe_layout *layout, zoe_dtype dtype, size_t n0, size_t n1);
-/* Did everything fit? */
-zoe_status zoe_layout_status(zoe_context *ctx, const zoe_layout *layout, const char *what);
 
 /* ---- probes: NULL is fine ---- */
 

@@ -97,31 +97,30 @@ static void strings_are_copied_and_formatted(void **state)
     zoe_free(text);
 }
 
-static void arenas_stack(void **state)
+static void arenas_count_and_hand_out(void **state)
 {
     zoe_context *ctx = *state;
-    zoe_arena arena;
-    void *a, *b, *c;
+    zoe_arena arena, dry = {0};
     assert_int_equal(zoe_arena_new(ctx, &arena, 256, "test arena"), ZOE_OK);
-    assert_int_equal(zoe_arena_take(ctx, &arena, &a, 10, 4), ZOE_OK);
-    const size_t mark = zoe_arena_mark(&arena);
-    assert_int_equal(zoe_arena_take(ctx, &arena, &b, 65, 1), ZOE_OK);
+    unsigned char *a = zoe_arena_take(&arena, 10, 4), *b = zoe_arena_take(&arena, 65, 1);
     assert_int_equal((uintptr_t)a % 64, 0);
-    assert_int_equal((unsigned char *)b - (unsigned char *)a, 64);
+    assert_int_equal(b - a, 64);
     assert_int_equal(arena.used, 192);
-    zoe_arena_release(&arena, mark);
-    assert_int_equal(zoe_arena_take(ctx, &arena, &c, 1, 1), ZOE_OK);
-    assert_ptr_equal(b, c);
-    assert_int_equal(arena.peak, 192);
-
-    assert_int_equal(zoe_arena_take(ctx, &arena, &a, 129, 1), ZOE_INTERNAL);
-    assert_null(a);
-    assert_int_equal(arena.used, 128);
-    assert_int_equal(zoe_arena_take(ctx, &arena, &a, SIZE_MAX, 2), ZOE_INTERNAL);
-    assert_int_equal(zoe_arena_take(ctx, &arena, &a, 128, 1), ZOE_OK);
-    assert_int_equal(zoe_arena_take(ctx, &arena, &a, 0, 8), ZOE_OK);
+    const zoe_tensor t = zoe_arena_2d(&arena, ZOE_BF16, 4, 8);
+    assert_ptr_equal(t.data, a + 192);
+    assert_int_equal(zoe_arena_status(ctx, &arena, "test"), ZOE_OK);
+    assert_null(zoe_arena_take(&arena, 1, 1));
+    assert_int_equal(zoe_arena_status(ctx, &arena, "test"), ZOE_INTERNAL);
+    assert_string_equal(zoe_context_message(ctx), "test: 256 bytes planned, 320 needed");
     zoe_arena_free(&arena);
     assert_null(arena.base);
+
+    assert_null(zoe_arena_take(&dry, 10, 4)); /* only counts */
+    assert_null(zoe_arena_2d(&dry, ZOE_F32, 3, 100).data);
+    assert_int_equal(dry.used, 64 + 1216);
+    assert_int_equal(zoe_arena_status(ctx, &dry, "test"), ZOE_OK);
+    zoe_arena_2d(&dry, ZOE_F32, SIZE_MAX, 2);
+    assert_true(dry.used == SIZE_MAX);
 
     assert_int_equal(zoe_arena_bytes(0, 4), 0);
     assert_int_equal(zoe_arena_bytes(1, 1), 64);
@@ -160,7 +159,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_asked_allocation_fails_and_all_after, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(strings_are_copied_and_formatted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(arenas_stack, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(arenas_count_and_hand_out, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
