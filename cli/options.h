@@ -1,0 +1,57 @@
+/* Command lines by table: long options as "--name value" or "--name=value", "-x value", "--", and
+ * operands. Names are compared with '-' and '_' as the same letter. The last mention of an option
+ * counts. A mistake is one sentence that names the option, what was found and what is wanted. */
+#ifndef ZOE_OPTIONS_H
+#define ZOE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum zoe_option_type {
+    ZOE_OPTION_GROUP, /* no option: a heading of the help text */
+    ZOE_OPTION_FLAG,  /* bool, no value */
+    ZOE_OPTION_TEXT,  /* const char * */
+    ZOE_OPTION_COUNT, /* size_t, low..high */
+    ZOE_OPTION_WHOLE, /* int64_t, any */
+    ZOE_OPTION_REAL,  /* double, low..high, finite */
+    ZOE_OPTION_SIZE,  /* two size_t, 832x480 or with * or ×; sides from low, area to high */
+    ZOE_OPTION_PAIR,  /* two double: A,B or one for both, low..high */
+    ZOE_OPTION_RATE,  /* two int: 24, 23.976 or 24000/1001, reduced; low..high */
+    ZOE_OPTION_WORD,  /* int: the index of the word, case ignored */
+    ZOE_OPTION_ALIAS, /* another name of the option same_as */
+    ZOE_OPTION_MUTE, /* accepted without meaning; takes a value if `value` is set, of words if any */
+    ZOE_OPTION_REFUSE /* known, but not offered: help says why */
+} zoe_option_type;
+
+typedef struct zoe_option {
+    zoe_option_type type;
+    const char *name; /* without dashes */
+    char letter;      /* or 0 */
+    size_t at, at2;   /* offsetof into the target; at2 for types with two parts */
+    double low, high;
+    const char *const *words; /* ends with NULL */
+    const char *same_as;
+    const char *value; /* how the help text calls the value */
+    const char *help;  /* NULL: not listed. MUTE: the note that goes with it */
+} zoe_option;
+
+enum { ZOE_OPTIONS_MAX = 80, ZOE_OPERANDS_MAX = 4 };
+
+/* What a command line held. */
+typedef struct zoe_options {
+    bool given[ZOE_OPTIONS_MAX]; /* by row; aliases also mark the row that they stand for */
+    size_t operands;
+    const char *operand[ZOE_OPERANDS_MAX];
+    char mistake[8192]; /* "" if there was none */
+} zoe_options;
+
+/* Reads argv[first..argc-1] into *target after the n rows (n <= ZOE_OPTIONS_MAX). `command` is
+ * named where help is recommended. Stops early, as if the line ended there, after the flag named
+ * "help". false: see found->mistake. */
+bool zoe_options_parse(zoe_options *found, void *target, const zoe_option *rows, size_t n, int argc,
+                       char **argv, int first, const char *command);
+/* Prints groups and rows to standard output. */
+void zoe_options_help(const zoe_option *rows, size_t n);
+
+#endif

@@ -1,0 +1,159 @@
+/* The plan before the work and the closing line after it. */
+#include "report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "message.h"
+
+typedef struct readable {
+    char text[32];
+} readable;
+
+static readable bytes_text(size_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    readable r;
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 999.5 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(r.text, sizeof r.text, unit && value < 9.95 ? "%.1f %s" : "%.0f %s", value,
+             units[unit]);
+    return r;
+}
+
+static readable rate_text(const zoe_job_params *params)
+{
+    readable r;
+    if (params->fps_den == 1)
+        snprintf(r.text, sizeof r.text, "%d", params->fps_num);
+    else
+        snprintf(r.text, sizeof r.text, "%d/%d", params->fps_num, params->fps_den);
+    return r;
+}
+
+static const char *solver_text(zoe_solver_kind solver)
+{
+    switch (solver) {
+    case ZOE_SOLVER_UNIPC: return "UniPC";
+    case ZOE_SOLVER_DPMPP: return "DPM++";
+    case ZOE_SOLVER_EULER: return "Euler";
+    }
+    return "?";
+}
+
+static void plan_json(const zoe_job_params *params, const zoe_plan *plan, int threads)
+{
+    zoe_json_begin("plan");
+    zoe_json_size("picture_width", plan->picture_width);
+    zoe_json_size("picture_height", plan->picture_height);
+    zoe_json_size("width", plan->width);
+    zoe_json_size("height", plan->height);
+    zoe_json_size("frames", plan->frames);
+    zoe_json_text("fps", rate_text(params).text);
+    zoe_json_size("latent_frames", plan->latent_frames);
+    zoe_json_size("latent_height", plan->latent_height);
+    zoe_json_size("latent_width", plan->latent_width);
+    zoe_json_size("tokens", plan->tokens);
+    zoe_json_size("prompt_tokens", plan->prompt_tokens);
+    zoe_json_size("negative_tokens", plan->negative_tokens);
+    zoe_json_size("high_steps", plan->high_steps);
+    zoe_json_size("low_steps", plan->low_steps);
+    zoe_json_size("passes", plan->passes);
+    for (int phase = 0; phase < ZOE_PHASE_COUNT; phase++) {
+        char key[32];
+        snprintf(key, sizeof key, "%s_bytes", zoe_phase_name((zoe_phase)phase));
+        zoe_json_size(key, plan->bytes[phase]);
+    }
+    zoe_json_size("peak_bytes", plan->peak);
+    zoe_json_int("threads", threads);
+    zoe_json_int("seed", plan->seed);
+    zoe_json_end();
+}
+
+void zoe_report_plan(const zoe_job_params *params, const zoe_plan *plan, int threads)
+{
+    if (zoe_message_is_json()) {
+        plan_json(params, plan, threads);
+        return;
+    }
+    zoe_note("picture %zux%zu; video %zux%zu, %zu frame%s at %s a second\n"
+             "latent %zu frame%s of %zux%zu, %zu tokens; text tokens: prompt %zu, negative %zu\n"
+             "%s steps: %zu with the high-noise expert, %zu with the low-noise expert; %zu passes\n"
+             "memory: text %s, encode %s, steps %s, decode %s; peak %s\n"
+             "seed %lld, %d thread%s",
+             plan->picture_width, plan->picture_height, plan->width, plan->height, plan->frames,
+             plan->frames == 1 ? "" : "s", rate_text(params).text, plan->latent_frames,
+             plan->latent_frames == 1 ? "" : "s", plan->latent_width, plan->latent_height,
+             plan->tokens, plan->prompt_tokens, plan->negative_tokens, solver_text(params->solver),
+             plan->high_steps, plan->low_steps, plan->passes,
+             bytes_text(plan->bytes[ZOE_PHASE_TEXT]).text,
+             bytes_text(plan->bytes[ZOE_PHASE_ENCODE]).text,
+             bytes_text(plan->bytes[ZOE_PHASE_STEPS]).text,
+             bytes_text(plan->bytes[ZOE_PHASE_DECODE]).text, bytes_text(plan->peak).text,
+             (long long)plan->seed, threads, threads == 1 ? "" : "s");
+}
+
+/* "clip.mp4, frames/ and clip.safetensors"; as much of it as fits. */
+static void list_outputs(char *list, size_t room, const zoe_job_params *params)
+{
+    const char *const names[] = {params->out, params->frames_out, params->latents_out};
+    size_t count = 0, written = 0, used = 0;
+    for (size_t i = 0; i < 3; i++)
+        count += names[i] != NULL;
+    list[0] = '\0';
+    for (size_t i = 0; i < 3; i++) {
+        if (!names[i] || used >= room)
+            continue;
+        const char *name =
+            strcmp(names[i], "-") == 0 && i == 0 ? "the video to standard output" : names[i];
+        const char *joint = written == 0 ? "" : written + 1 == count ? " and " : ", ";
+        const int n = snprintf(list + used, room - used, "%s%s%s", joint, name,
+                               i == 1   ? " (PNG)"
+                               : i == 2 ? " (latents)"
+                                        : "");
+        used += n > 0 ? (size_t)n : 0;
+        written++;
+    }
+}
+
+static void done_json(const zoe_job_params *params, const zoe_plan *plan,
+                      const zoe_progress *progress, double seconds)
+{
+    zoe_json_begin("done");
+    zoe_json_text("out", params->out);
+    zoe_json_text("frames_out", params->frames_out);
+    zoe_json_text("latents_out", params->latents_out);
+    zoe_json_size("width", plan->width);
+    zoe_json_size("height", plan->height);
+    zoe_json_size("frames", plan->frames);
+    zoe_json_int("seed", plan->seed);
+    zoe_json_real("seconds", seconds);
+    for (int phase = 0; phase < ZOE_PHASE_COUNT; phase++) {
+        char key[32];
+        snprintf(key, sizeof key, "%s_seconds", zoe_phase_name((zoe_phase)phase));
+        zoe_json_real(key, progress->seconds[phase]);
+    }
+    zoe_json_end();
+}
+
+void zoe_report_done(const zoe_job_params *params, const zoe_plan *plan,
+                     const zoe_progress *progress, double seconds)
+{
+    if (zoe_message_is_json()) {
+        done_json(params, plan, progress, seconds);
+        return;
+    }
+    char names[12288], total[32];
+    list_outputs(names, sizeof names, params);
+    zoe_duration_print(total, sizeof total, seconds);
+    zoe_note("wrote %s: %zu frame%s of %zux%zu, seed %lld, in %s (text %.1f s, encode %.1f s, "
+             "steps %.1f s, decode %.1f s)",
+             names, plan->frames, plan->frames == 1 ? "" : "s", plan->width, plan->height,
+             (long long)plan->seed, total, progress->seconds[ZOE_PHASE_TEXT],
+             progress->seconds[ZOE_PHASE_ENCODE], progress->seconds[ZOE_PHASE_STEPS],
+             progress->seconds[ZOE_PHASE_DECODE]);
+}

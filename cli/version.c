@@ -1,0 +1,39 @@
+/* zoe version: what this program was built with and what it runs on. */
+#include <stdio.h>
+
+#include <jansson.h>
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libavutil/avutil.h>
+#include <png.h>
+
+#include "base/base.h"
+#include "commands.h"
+
+#ifdef __clang__
+#define COMPILER "clang " __clang_version__
+#elif defined(__GNUC__)
+#define COMPILER "gcc " __VERSION__
+#else
+#define COMPILER "unknown"
+#endif
+
+static void print_library(const char *name, unsigned version)
+{
+    printf("  %-12s %u.%u.%u\n", name, version >> 16, version >> 8 & 0xffu, version & 0xffu);
+}
+
+int zoe_version_main(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    printf("zoe %s\n", ZOE_VERSION);
+    printf("  %-12s %s\n", "compiler", COMPILER);
+    printf("  %-12s %s, %d threads\n", "cpu", zoe_isa_name(zoe_cpu_isa()), zoe_cpu_threads());
+    print_library("libavformat", avformat_version());
+    print_library("libavcodec", avcodec_version());
+    print_library("libavutil", avutil_version());
+    printf("  %-12s %s\n", "libpng", png_get_libpng_ver(NULL));
+    printf("  %-12s %s\n", "jansson", jansson_version_str());
+    return ZOE_EXIT_DONE;
+}
