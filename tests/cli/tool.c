@@ -8,6 +8,7 @@
  *     cli_tool probe FILE                   "W H FRAMES" of a video
  *     cli_tool signal NAME N TEXT COMMAND   runs COMMAND; when its standard error has TEXT, sends the signal N times;
  *                                           exits like COMMAND, with 128 + n for a signal, 99 if TEXT never came
+ *     cli_tool memory COMMAND               runs COMMAND, then prints the most memory that it held, in bytes
  *     cli_tool terminal COLUMNS COMMAND     runs COMMAND on a terminal of its own; copies what it writes
  */
 #define _XOPEN_SOURCE 700 /* pseudoterminals */
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -294,6 +296,21 @@ static int terminal(size_t columns, char **command)
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
 }
 
+static int memory(char **command)
+{
+    struct rusage usage;
+    int state;
+    const pid_t child = fork();
+    if (child == 0) {
+        execvp(command[0], command);
+        _exit(127);
+    }
+    if (child < 0 || waitpid(child, &state, 0) != child || getrusage(RUSAGE_CHILDREN, &usage) != 0)
+        return fail(command[0], strerror(errno));
+    printf("%lld\n", (long long)usage.ru_maxrss * 1024);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+}
+
 static size_t number_of(const char *text)
 {
     return (size_t)strtoull(text, NULL, 10);
@@ -318,5 +335,7 @@ int main(int argc, char **argv)
         return run_and_signal(argv[2], atoi(argv[3]), argv[4], argv + 5);
     if (strcmp(what, "terminal") == 0 && argc > 3)
         return terminal(number_of(argv[2]), argv + 3);
+    if (strcmp(what, "memory") == 0)
+        return memory(argv + 2);
     return fail("usage", "see the head of tool.c");
 }
