@@ -1,0 +1,74 @@
+/* Access to rows of tensors as runs of f32, for the files of this folder. */
+#ifndef ZOE_ROWS_H
+#define ZOE_ROWS_H
+
+#include "kernel/kernel.h"
+
+/* The address of row i (and element j in it) of a tensor whose last axis is dense. */
+static inline void *zoe_row(zoe_tensor t, size_t i, size_t j)
+{
+    return (unsigned char *)t.data + (i * (size_t)t.stride[0] + j) * zoe_dtype_bytes(t.dtype);
+}
+
+/* y = the n elements at x, widened. */
+static inline void zoe_row_widen(const zoe_kernels *k, float *y, const void *x, zoe_dtype dtype,
+                                 size_t n)
+{
+    switch (dtype) {
+    case ZOE_F16: k->widen_f16(y, x, n); break;
+    case ZOE_BF16: k->widen_bf16(y, x, n); break;
+    case ZOE_F8_E4M3: k->widen_f8_e4m3(y, x, n); break;
+    case ZOE_F8_E5M2: k->widen_f8_e5m2(y, x, n); break;
+    default: zoe_widen(y, x, dtype, n); break;
+    }
+}
+
+/* The n elements at x as f32: in place if they are, else widened into buffer. */
+static inline const float *zoe_row_read(const zoe_kernels *k, const void *x, zoe_dtype dtype,
+                                        size_t n, float *buffer)
+{
+    if (dtype == ZOE_F32)
+        return x;
+    zoe_row_widen(k, buffer, x, dtype, n);
+    return buffer;
+}
+
+/* Where to put n f32 values that are meant for y: y itself if it is f32, else the buffer. */
+static inline float *zoe_row_target(void *y, zoe_dtype dtype, float *buffer)
+{
+    return dtype == ZOE_F32 ? y : buffer;
+}
+
+/* Completes what zoe_row_target began: rounds the values into y if they are not there yet. */
+static inline void zoe_row_write(const zoe_kernels *k, void *y, zoe_dtype dtype,
+                                 const float *values, size_t n)
+{
+    switch (dtype) {
+    case ZOE_F32:
+        if (y != values)
+            memcpy(y, values, n * sizeof *values);
+        break;
+    case ZOE_BF16: k->narrow_bf16(y, values, n); break;
+    case ZOE_F16: k->narrow_f16(y, values, n); break;
+    default: zoe_narrow(y, dtype, values, n); break;
+    }
+}
+
+static inline size_t zoe_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline size_t zoe_ceil_div(size_t a, size_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* The size of even blocks of n, each at most `most` and, save the last, a multiple of `unit`. */
+static inline size_t zoe_even_block(size_t n, size_t most, size_t unit)
+{
+    const size_t block = zoe_ceil_div(n, zoe_ceil_div(n, most));
+    return zoe_ceil_div(block, unit) * unit;
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* The dispatch table: C definitions first, then guests, later rungs over earlier ones. */
+#include "kernel/kernel.h"
+
+#include <pthread.h>
+
+static void fill_c(zoe_kernels *k)
+{
+    zoe_kernels_fill_convert_c(k);
+    zoe_kernels_fill_activation_c(k);
+    zoe_kernels_fill_norm_c(k);
+    zoe_kernels_fill_gemm_c(k);
+    zoe_kernels_fill_softmax_c(k);
+    zoe_kernels_fill_conv_c(k);
+}
+
+#if defined(__x86_64__)
+static void fill_avx2(zoe_kernels *k)
+{
+    zoe_kernels_fill_convert_avx2(k);
+    zoe_kernels_fill_activation_avx2(k);
+    zoe_kernels_fill_norm_avx2(k);
+    zoe_kernels_fill_gemm_avx2(k);
+    zoe_kernels_fill_softmax_avx2(k);
+    zoe_kernels_fill_conv_avx2(k);
+}
+#endif
+
+void zoe_kernels_fill(zoe_kernels *k, zoe_isa isa)
+{
+    fill_c(k);
+#if defined(__x86_64__)
+    if (isa >= ZOE_ISA_AVX2)
+        fill_avx2(k);
+#endif
+}
+
+static zoe_kernels table;
+static pthread_once_t table_once = PTHREAD_ONCE_INIT;
+
+static void table_init(void)
+{
+    zoe_kernels_fill(&table, zoe_cpu_isa());
+}
+
+const zoe_kernels *zoe_kernels_get(void)
+{
+    pthread_once(&table_once, table_init);
+    return &table;
+}

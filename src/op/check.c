@@ -1,0 +1,168 @@
+/* Checks of arguments that operators share. */
+#include "op/check.h"
+
+#include <stdio.h>
+
+/* Appends to a text of limited size. */
+typedef struct text {
+    char *at;
+    size_t room;
+} text;
+
+static void append(text *t, const char *word)
+{
+    const int n = snprintf(t->at, t->room, "%s", word);
+    const size_t used = n < 0 ? 0 : (size_t)n < t->room ? (size_t)n : t->room - 1;
+    t->at += used;
+    t->room -= used;
+}
+
+/* "f32 or bf16 [any, 5120]" */
+static void describe_wanted(char *buffer, size_t size, unsigned types, int rank,
+                            const size_t *shape)
+{
+    text t = {buffer, size};
+    const char *between = "";
+    for (unsigned dtype = ZOE_NONE + 1; dtype <= ZOE_BOOL; dtype++)
+        if (types & ZOE_TYPE(dtype)) {
+            append(&t, between);
+            append(&t, zoe_dtype_name((zoe_dtype)dtype));
+            const unsigned rest = types >> (dtype + 1);
+            between = rest & (rest - 1) ? ", " : " or ";
+        }
+    append(&t, " [");
+    for (int i = 0; i < rank; i++) {
+        char number[24];
+        snprintf(number, sizeof number, "%zu", shape[i]);
+        append(&t, i ? ", " : "");
+        append(&t, shape[i] == ZOE_ANY ? "any" : number);
+    }
+    append(&t, types & ZOE_TYPES_OR_NONE ? "] or none" : "]");
+}
+
+static bool shape_fits(zoe_tensor t, int rank, const size_t *shape)
+{
+    if (t.rank != rank)
+        return false;
+    for (int i = 0; i < rank; i++)
+        if (shape[i] != ZOE_ANY && t.shape[i] != shape[i])
+            return false;
+    return true;
+}
+
+zoe_status zoe_check_tensor(zoe_context *ctx, const char *op, const char *name, zoe_tensor t,
+                            unsigned types, int rank, const size_t *shape)
+{
+    if (t.dtype == ZOE_NONE && types & ZOE_TYPES_OR_NONE)
+        return ZOE_OK;
+    char found[128], wanted[192];
+    if (t.rank < 0 || t.rank > ZOE_MAX_RANK)
+        return zoe_fail(ctx, ZOE_INVALID, "%s: %s has rank %d, wanted 0 to %d", op, name, t.rank,
+                        ZOE_MAX_RANK);
+    if ((unsigned)t.dtype > ZOE_BOOL || !(types & ZOE_TYPE(t.dtype)) ||
+        !shape_fits(t, rank, shape)) {
+        zoe_tensor_describe(found, sizeof found, t);
+        describe_wanted(wanted, sizeof wanted, types, rank, shape);
+        return zoe_fail(ctx, ZOE_INVALID, "%s: %s is %s, wanted %s", op, name, found, wanted);
+    }
+    size_t elements = 1, span = zoe_dtype_bytes(t.dtype);
+    for (int i = 0; i < rank; i++)
+        if (t.shape[i] == 0)
+            return ZOE_OK; /* nothing is read or written, whatever strides and pointer are */
+    for (int i = 0; i < rank; i++) {
+        if (t.shape[i] > 1 && (i == rank - 1 ? t.stride[i] != 1 : t.stride[i] < 1))
+            return zoe_fail(ctx, ZOE_INVALID, "%s: %s has stride %td on axis %d, wanted %s", op,
+                            name, t.stride[i], i, i == rank - 1 ? "1" : "at least 1");
+        size_t reach = 0;
+        if (!zoe_size_mul(&elements, elements, t.shape[i]) ||
+            (t.shape[i] > 1 && (!zoe_size_mul(&reach, t.shape[i] - 1, (size_t)t.stride[i]) ||
+                                !zoe_size_mul(&reach, reach, zoe_dtype_bytes(t.dtype)) ||
+                                !zoe_size_add(&span, span, reach))))
+            return zoe_fail(ctx, ZOE_INVALID, "%s: %s is %s, more than memory can address", op,
+                            name, zoe_tensor_describe(found, sizeof found, t));
+    }
+    if (!t.data)
+        return zoe_fail(ctx, ZOE_INVALID, "%s: %s has no data", op, name);
+    return ZOE_OK;
+}
+
+/* Bytes from the first to behind the last element; the tensor is checked and not empty. */
+static size_t span_of(zoe_tensor t)
+{
+    size_t last = 0;
+    for (int i = 0; i < t.rank; i++)
+        if (t.shape[i] > 1)
+            last += (t.shape[i] - 1) * (size_t)t.stride[i];
+    return (last + 1) * zoe_dtype_bytes(t.dtype);
+}
+
+static bool same_view(zoe_tensor a, zoe_tensor b)
+{
+    if (a.data != b.data || a.dtype != b.dtype || a.rank != b.rank)
+        return false;
+    for (int i = 0; i < a.rank; i++)
+        if (a.shape[i] != b.shape[i] || (a.shape[i] > 1 && a.stride[i] != b.stride[i]))
+            return false;
+    return true;
+}
+
+/* Bytes that one index of the first axis covers, and the distance to the next; 0 if there is one
+ * index only. */
+static size_t row_bytes(zoe_tensor t)
+{
+    if (t.rank > 0)
+        t.shape[0] = 1;
+    return span_of(t);
+}
+
+static size_t row_distance(zoe_tensor t)
+{
+    return t.rank > 0 && t.shape[0] > 1 ? (size_t)t.stride[0] * zoe_dtype_bytes(t.dtype) : 0;
+}
+
+/* Could an element of a share a byte with one of b? Columns of one buffer, such as parts of a fused
+ * projection, are told apart; for views of different row distance the answer is that of their
+ * spans. */
+static bool may_overlap(zoe_tensor a, zoe_tensor b)
+{
+    const uintptr_t pa = (uintptr_t)a.data, pb = (uintptr_t)b.data;
+    if (pa + span_of(a) <= pb || pb + span_of(b) <= pa)
+        return false;
+    const size_t distance = row_distance(a);
+    if (distance == 0 || distance != row_distance(b))
+        return true;
+    const size_t width_a = row_bytes(a), width_b = row_bytes(b);
+    const size_t offset =
+        pb >= pa ? (pb - pa) % distance : (distance - (pa - pb) % distance) % distance;
+    return offset < width_a || offset + width_b > distance;
+}
+
+zoe_status zoe_check_apart(zoe_context *ctx, const char *op, const char *y_name, zoe_tensor y,
+                           const char *x_name, zoe_tensor x, bool same)
+{
+    if (zoe_tensor_count(y) == 0 || zoe_tensor_count(x) == 0 || (same && same_view(y, x)) ||
+        !may_overlap(y, x))
+        return ZOE_OK;
+    return zoe_fail(ctx, ZOE_INVALID,
+                    same ? "%s: %s overlaps %s without being the same view" : "%s: %s overlaps %s",
+                    op, y_name, x_name);
+}
+
+zoe_status zoe_check_pair(zoe_context *ctx, const char *op, const char *a_name, zoe_tensor a,
+                          const char *b_name, zoe_tensor b)
+{
+    if ((a.dtype == ZOE_NONE) == (b.dtype == ZOE_NONE))
+        return ZOE_OK;
+    return zoe_fail(ctx, ZOE_INVALID, "%s: %s is given without %s", op,
+                    a.dtype == ZOE_NONE ? b_name : a_name, a.dtype == ZOE_NONE ? a_name : b_name);
+}
+
+zoe_status zoe_check_workspace(zoe_context *ctx, const char *op, zoe_workspace work, size_t wanted)
+{
+    if (work.bytes < wanted)
+        return zoe_fail(ctx, ZOE_NOMEM, "%s: the workspace has %zu bytes, wanted %zu", op,
+                        work.bytes, wanted);
+    if (wanted > 0 && (!work.data || (uintptr_t)work.data % 64 != 0))
+        return zoe_fail(ctx, ZOE_INVALID, "%s: the workspace is not 64-byte aligned", op);
+    return ZOE_OK;
+}

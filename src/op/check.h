@@ -1,0 +1,39 @@
+/* Room 7, op: what an operator allows and means. Each function here checks its arguments and hands
+ * them to the device; this header has the checks that they share. */
+#ifndef ZOE_CHECK_H
+#define ZOE_CHECK_H
+
+#include "base/base.h"
+#include "zoetrope/op.h"
+
+/* A set of element types. */
+#define ZOE_TYPE(dtype) (1u << (dtype))
+#define ZOE_TYPES_ROW (ZOE_TYPE(ZOE_F32) | ZOE_TYPE(ZOE_BF16))
+#define ZOE_TYPES_WEIGHT                                                                           \
+    (ZOE_TYPES_ROW | ZOE_TYPE(ZOE_F16) | ZOE_TYPE(ZOE_F8_E4M3) | ZOE_TYPE(ZOE_F8_E5M2))
+/* Added to a set: the tensor may be absent. */
+#define ZOE_TYPES_OR_NONE ZOE_TYPE(ZOE_NONE)
+
+/* An extent that may be anything. */
+#define ZOE_ANY SIZE_MAX
+
+/* Is t of one of these types and of this shape, with a dense last axis, positive strides, and
+ * memory behind it? op and name are for the sentence. */
+zoe_status zoe_check_tensor(zoe_context *ctx, const char *op, const char *name, zoe_tensor t,
+                            unsigned types, int rank, const size_t *shape);
+/* The same, with the extents as arguments. */
+#define ZOE_CHECK(ctx, op, name, t, types, rank, ...)                                              \
+    zoe_check_tensor(ctx, op, name, t, types, rank, (const size_t[]){__VA_ARGS__})
+
+/* Output y and input x must not share memory, unless `same` allows that they are the very same
+ * view. */
+zoe_status zoe_check_apart(zoe_context *ctx, const char *op, const char *y_name, zoe_tensor y,
+                           const char *x_name, zoe_tensor x, bool same);
+
+/* Both or neither are given. */
+zoe_status zoe_check_pair(zoe_context *ctx, const char *op, const char *a_name, zoe_tensor a,
+                          const char *b_name, zoe_tensor b);
+
+zoe_status zoe_check_workspace(zoe_context *ctx, const char *op, zoe_workspace work, size_t wanted);
+
+#endif

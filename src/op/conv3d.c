@@ -1,0 +1,157 @@
+/* The convolution's contract: shapes, types, strides, overlap and workspace. */
+#include "device/device.h"
+#include "op/check.h"
+
+enum { RANK = 4 };
+
+static bool given(zoe_tensor t)
+{
+    return t.dtype != ZOE_NONE;
+}
+
+/* The five extents of a convolution weight; a weight of rank 4 has kt = 1. */
+static bool weight_extents(size_t extents[5], zoe_tensor w)
+{
+    if (w.rank != 4 && w.rank != 5)
+        return false;
+    const size_t time = w.rank == 5;
+    extents[0] = w.shape[0];
+    extents[1] = w.shape[1];
+    extents[2] = time ? w.shape[2] : 1;
+    extents[3] = w.shape[2 + time];
+    extents[4] = w.shape[3 + time];
+    return true;
+}
+
+zoe_status zoe_conv_weights_new(zoe_context *ctx, zoe_conv_weights **packed, zoe_tensor w,
+                                zoe_tensor bias)
+{
+    size_t extents[5];
+    char found[96];
+    *packed = NULL;
+    zoe_tensor_describe(found, sizeof found, w);
+    if ((w.dtype != ZOE_F32 && w.dtype != ZOE_F16 && w.dtype != ZOE_BF16) ||
+        !weight_extents(extents, w))
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "convolution weight: found %s, wanted f32, f16 or bf16 "
+                        "[Cout, Cin, kt, kh, kw] or [Cout, Cin, kh, kw]",
+                        found);
+    for (int i = 0; i < w.rank; i++)
+        if (w.shape[i] == 0)
+            return zoe_fail(ctx, ZOE_INVALID, "convolution weight: %s has an empty axis", found);
+    if (zoe_device_of(ctx)->conv_weights_bytes(extents) == SIZE_MAX)
+        return zoe_fail(ctx, ZOE_INVALID, "convolution weight: %s is more than memory can address",
+                        found);
+    if (!w.data || !zoe_tensor_dense(w))
+        return zoe_fail(ctx, ZOE_INVALID, "convolution weight: %s is not dense", found);
+    if (given(bias) && (!zoe_dtype_is_float(bias.dtype) || !bias.data || bias.rank != 1 ||
+                        bias.shape[0] != extents[0] || !zoe_tensor_dense(bias))) {
+        zoe_tensor_describe(found, sizeof found, bias);
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "convolution bias: found %s, wanted a dense float tensor [%zu]", found,
+                        extents[0]);
+    }
+    return zoe_device_of(ctx)->conv_weights_new(ctx, packed, w, extents, bias);
+}
+
+void zoe_conv_weights_free(zoe_conv_weights *packed)
+{
+    if (packed)
+        packed->device->conv_weights_free(packed);
+}
+
+size_t zoe_conv_weights_bytes(zoe_tensor w)
+{
+    size_t extents[5];
+    return weight_extents(extents, w) ? zoe_device_cpu.conv_weights_bytes(extents) : 0;
+}
+
+/* zoe_check_tensor for f32 [frames, rows, columns, channels], none of them 0. */
+static zoe_status check_frames(zoe_context *ctx, const char *name, zoe_tensor t,
+                               const size_t shape[RANK])
+{
+    TRY(zoe_check_tensor(ctx, "conv3d", name, t, ZOE_TYPE(ZOE_F32), RANK, shape));
+    for (int i = 0; i < RANK; i++)
+        if (t.shape[i] == 0)
+            return zoe_fail(ctx, ZOE_INVALID, "conv3d: axis %d of %s is empty", i, name);
+    return ZOE_OK;
+}
+
+/* Positions that a kernel of `taps` takes in steps of `stride` over before + extent + behind. 0:
+ * none, or overflow. */
+static size_t positions(size_t before, size_t extent, size_t behind, size_t taps, size_t stride)
+{
+    size_t whole;
+    if (!zoe_size_add(&whole, before, extent) || !zoe_size_add(&whole, whole, behind) ||
+        whole < taps)
+        return 0;
+    return (whole - taps) / stride + 1;
+}
+
+static zoe_status check_inputs(zoe_context *ctx, const zoe_conv3d_args *args)
+{
+    const zoe_conv_weights *weights = args->weights;
+    const zoe_tensor x = args->x, past = args->past;
+    if (!weights)
+        return zoe_fail(ctx, ZOE_INVALID, "conv3d: no weights");
+    TRY(check_frames(ctx, "x", x, (size_t[]){ZOE_ANY, ZOE_ANY, ZOE_ANY, weights->Cin}));
+    if (args->stride_t == 0 || args->stride_h == 0 || args->stride_w == 0)
+        return zoe_fail(ctx, ZOE_INVALID, "conv3d: stride %zu x %zu x %zu, wanted at least 1",
+                        args->stride_t, args->stride_h, args->stride_w);
+    TRY(ZOE_CHECK(ctx, "conv3d", "past", past, ZOE_TYPE(ZOE_F32) | ZOE_TYPES_OR_NONE, RANK, ZOE_ANY,
+                  x.shape[1], x.shape[2], x.shape[3]));
+    if (given(past) && past.shape[0] >= weights->kt)
+        return zoe_fail(ctx, ZOE_INVALID, "conv3d: past has %zu frames, wanted at most %zu",
+                        past.shape[0], weights->kt - 1);
+    return ZOE_OK;
+}
+
+/* The output's shape; an axis without a position is refused. */
+static zoe_status output_shape(zoe_context *ctx, size_t shape[RANK], const zoe_conv3d_args *args)
+{
+    const zoe_conv_weights *weights = args->weights;
+    const size_t scale = args->upsample ? 2 : 1;
+    const size_t past = given(args->past) ? args->past.shape[0] : 0;
+    size_t frames, rows, columns;
+    if (!zoe_size_add(&frames, past, args->x.shape[0]) ||
+        !zoe_size_mul(&rows, args->x.shape[1], scale) ||
+        !zoe_size_mul(&columns, args->x.shape[2], scale))
+        return zoe_fail(ctx, ZOE_INVALID, "conv3d: x is larger than memory can address");
+    shape[0] = positions(args->pad_front, frames, 0, weights->kt, args->stride_t);
+    shape[1] = positions(args->pad_top, rows, args->pad_bottom, weights->kh, args->stride_h);
+    shape[2] = positions(args->pad_left, columns, args->pad_right, weights->kw, args->stride_w);
+    shape[3] = weights->Cout;
+    if (shape[0] == 0 || shape[1] == 0 || shape[2] == 0)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "conv3d: a kernel of %zu x %zu x %zu has no place in %zu x %zu x %zu "
+                        "and its padding",
+                        weights->kt, weights->kh, weights->kw, frames, rows, columns);
+    return ZOE_OK;
+}
+
+static zoe_status check_outputs(zoe_context *ctx, const zoe_conv3d_args *args)
+{
+    size_t shape[RANK];
+    TRY(output_shape(ctx, shape, args));
+    TRY(check_frames(ctx, "y", args->y, shape));
+    TRY(zoe_check_apart(ctx, "conv3d", "y", args->y, "x", args->x, false));
+    TRY(zoe_check_apart(ctx, "conv3d", "y", args->y, "past", args->past, false));
+    if (!given(args->residual))
+        return ZOE_OK;
+    TRY(check_frames(ctx, "residual", args->residual, shape));
+    return zoe_check_apart(ctx, "conv3d", "y", args->y, "residual", args->residual, true);
+}
+
+size_t zoe_conv3d_workspace(const zoe_context *ctx, const zoe_conv3d_args *args)
+{
+    return args->weights ? args->weights->device->conv3d_workspace(ctx, args) : 0;
+}
+
+zoe_status zoe_conv3d(zoe_context *ctx, const zoe_conv3d_args *args, zoe_workspace work)
+{
+    TRY(check_inputs(ctx, args));
+    TRY(check_outputs(ctx, args));
+    TRY(zoe_check_workspace(ctx, "conv3d", work, zoe_conv3d_workspace(ctx, args)));
+    TRY(zoe_check_cancel(ctx));
+    return args->weights->device->conv3d(ctx, args, work);
+}
