@@ -51,7 +51,8 @@ typedef enum zoe_activation {
  *
  * With x in bf16: w and bias rounded to bf16; x w^T + bias rounded to bf16; the activation's result
  * rounded to bf16; gate and residual in f32. round_weights: w is rounded to bf16 although x is f32.
- */
+ * A row of y has the same bytes whatever the other rows and M are. y shares memory with no operand
+ * but the residual (the very same view); x and y may be different columns of one buffer. */
 typedef struct zoe_linear_args {
     zoe_tensor y, x, w, bias, gate, residual;
     zoe_activation activation;
@@ -84,6 +85,7 @@ zoe_status zoe_layer_norm(zoe_context *ctx, const zoe_layer_norm_args *args);
  * x      [M, D]  f32 or bf16
  * gamma  [D]     f32 or none
  * With x in bf16 the normalised value is rounded to bf16 before gamma, gamma is rounded to bf16.
+ * The mean square is kept in double, so that no finite row overflows.
  * Source: Zhang and Sennrich 2019, arXiv 1910.07467. */
 zoe_status zoe_rms_norm(zoe_context *ctx, zoe_tensor y, zoe_tensor x, zoe_tensor gamma, float eps);
 

@@ -40,8 +40,8 @@ static size_t unit_length(const zoe_codepage *page, uint32_t *c, const uint32_t 
         bytes[i] = at[i] == 0xfffd ? 0xbf : zoe_codepage_byte(page, at[i]);
     }
     uint32_t found;
-    if (lost > (length > 2) || zoe_utf8_next(&found, bytes, length) != length ||
-        !is_plausible(found))
+    const size_t bearable = length > 2 ? 1 : 0;
+    if (lost > bearable || zoe_utf8_next(&found, bytes, length) != length || !is_plausible(found))
         return 0;
     *c = lost ? 0xfffd : found;
     return length;
