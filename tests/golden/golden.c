@@ -104,6 +104,20 @@ void golden_check(golden *g, const char *name, bool ok, const char *format, ...)
     g->failed += !ok;
 }
 
+size_t golden_outputs(const zoe_store *store)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < zoe_store_count(store); i++)
+        n += strncmp(zoe_store_name(store, i), "in.", 3) != 0;
+    return n;
+}
+
+bool golden_ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
 const char *golden_path(const char *dir, const char *name)
 {
     static char buffers[4][4096];

@@ -36,6 +36,10 @@ void golden_compare_abs(golden *g, const char *name, const float *got, const flo
 void golden_check(golden *g, const char *name, bool ok, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* How many tensors of a case are no inputs: their names do not begin with "in.". */
+size_t golden_outputs(const zoe_store *store);
+
+bool golden_ends_with(const char *text, const char *end);
 /* "dir/name" in a static buffer; good until the fourth call after. */
 const char *golden_path(const char *dir, const char *name);
 /* argv[1] as the folder, or usage and exit. */

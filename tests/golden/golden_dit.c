@@ -64,12 +64,6 @@ static void see(void *user, const char *name, zoe_tensor value)
     r->seen++;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* diffusers computes the sinusoid of t in f32; its outputs for the same inputs stand in a file of
  * their own. */
 static void compare_with_diffusers(const run *r, const char *dir, const float *out, size_t n)
@@ -97,7 +91,7 @@ static void compare_with_diffusers(const run *r, const char *dir, const float *o
 static void run_case(golden *g, const char *dir, const char *file, const zoe_store *weights,
                      const zoe_config *config)
 {
-    const bool bf16 = ends_with(file, "_bf16.safetensors");
+    const bool bf16 = golden_ends_with(file, "_bf16.safetensors");
     char name[128];
     snprintf(name, sizeof name, "%.*s", (int)(strlen(file) - strlen(".safetensors")), file);
     zoe_store *store;
@@ -145,9 +139,7 @@ static void run_case(golden *g, const char *dir, const char *file, const zoe_sto
     if (!bf16)
         compare_with_diffusers(&r, dir, out, n);
 
-    size_t references = 0;
-    for (size_t i = 0; i < zoe_store_count(store); i++)
-        references += strncmp(zoe_store_name(store, i), "in.", 3) != 0;
+    const size_t references = golden_outputs(store);
     golden_check(g, name, r.seen == references, "%zu of %zu tensors", r.seen, references);
     zoe_wan_work_free(work);
     zoe_wan_text_free(text);
@@ -178,7 +170,7 @@ int main(int argc, char **argv)
         return 1;
     }
     for (struct dirent *entry; (entry = readdir(d));)
-        if (ends_with(entry->d_name, ".safetensors") &&
+        if (golden_ends_with(entry->d_name, ".safetensors") &&
             strcmp(entry->d_name, "diffusion_pytorch_model.safetensors") != 0 &&
             strcmp(entry->d_name, "diffusers_out.safetensors") != 0)
             run_case(&g, dir, entry->d_name, weights, config);

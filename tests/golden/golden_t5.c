@@ -73,15 +73,9 @@ static void compare_bias(run *r, const zoe_store *weights, bool bf16, size_t L)
     r->seen++;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static void run_case(golden *g, const char *dir, const char *file, const zoe_store *weights)
 {
-    const bool bf16 = ends_with(file, "_bf16.safetensors");
+    const bool bf16 = golden_ends_with(file, "_bf16.safetensors");
     char name[128];
     snprintf(name, sizeof name, "%.*s", (int)(strlen(file) - strlen(".safetensors")), file);
     zoe_store *store;
@@ -118,9 +112,7 @@ static void run_case(golden *g, const char *dir, const char *file, const zoe_sto
     golden_must(g, zoe_umt5_encode(g->ctx, umt5, p, tokens, valid, valid, NULL), name);
     golden_compare(g, label, p, want, valid * zoe_umt5_dim(umt5), r.limit);
 
-    size_t references = 0;
-    for (size_t i = 0; i < zoe_store_count(store); i++)
-        references += strncmp(zoe_store_name(store, i), "in.", 3) != 0;
+    const size_t references = golden_outputs(store);
     golden_check(g, name, r.seen == references, "%zu of %zu tensors", r.seen, references);
     zoe_umt5_close(umt5);
     zoe_free(want);
@@ -162,7 +154,7 @@ int main(int argc, char **argv)
         return 1;
     }
     for (struct dirent *entry; (entry = readdir(d));)
-        if (ends_with(entry->d_name, ".safetensors") &&
+        if (golden_ends_with(entry->d_name, ".safetensors") &&
             strcmp(entry->d_name, "model.safetensors") != 0 &&
             strcmp(entry->d_name, "buckets.safetensors") != 0)
             run_case(&g, dir, entry->d_name, weights);
