@@ -2,6 +2,9 @@
  * first. */
 #include "job/job.h"
 
+#include <errno.h>
+#include <sys/stat.h>
+
 typedef struct layout {
     const char *name;
     const char *mark; /* is there in this layout only */
@@ -55,13 +58,21 @@ static zoe_status find_layout(zoe_context *ctx, const layout **found, const char
                     model);
 }
 
+/* Why a path cannot be used, for a sentence. */
+static const char *reason(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 || errno == ENOENT || errno == ENOTDIR ? "is not there"
+                                                                       : strerror(errno);
+}
+
 /* The explicit path, or the first candidate that is there. */
 static zoe_status pick(zoe_context *ctx, char **path, const char *given, const char *model,
                        const layout *l, const char *const *candidates, size_t n, const char *what)
 {
     if (given) {
         if (!path_exists(given))
-            return zoe_fail(ctx, ZOE_MISSING, "%s: no such file or folder (%s)", given, what);
+            return zoe_fail(ctx, ZOE_MISSING, "%s (%s): %s", given, what, reason(given));
         return zoe_strdup(ctx, path, given);
     }
     for (size_t i = 0; i < n && candidates[i]; i++) {
@@ -71,7 +82,13 @@ static zoe_status pick(zoe_context *ctx, char **path, const char *given, const c
             *path = candidate;
             return ZOE_OK;
         }
+        const char *why = reason(candidate);
+        const bool odd = strcmp(why, "is not there") != 0;
+        if (odd)
+            zoe_fail(ctx, ZOE_IO, "%s (%s): %s", candidate, what, why);
         zoe_free(candidate);
+        if (odd)
+            return ZOE_IO;
     }
     return zoe_fail(ctx, ZOE_MISSING, "%s: %s is not there: the %s of the %s layout", model,
                     candidates[0], what, l->name);

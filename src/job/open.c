@@ -70,7 +70,8 @@ static zoe_status tokenize(zoe_context *ctx, zoe_job *job, const zoe_tokenizer *
                                   limit, clean));
     if (full > limit)
         zoe_log(ctx, given ? ZOE_WARNING : ZOE_INFO,
-                "the %s has %zu tokens; only the first %zu are used", what, full, limit);
+                "the %s has %zu tokens; the model takes %zu, the rest is left out", what, full,
+                limit);
     for (size_t i = 0; i < job->id_count[branch]; i++)
         if (job->ids[branch][i] < 0 || (size_t)job->ids[branch][i] >= zoe_umt5_vocab(job->umt5)) {
             status = zoe_fail(ctx, ZOE_FORMAT,

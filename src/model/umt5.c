@@ -32,6 +32,16 @@ typedef struct umt5_run {
     const zoe_probe *probe;
 } umt5_run;
 
+/* Every tensor of the encoder. ComfyUI's files carry the tokenizer as one more. */
+static const char *const top_names[] = {"token_embedding.weight", "norm.weight", "spiece_model"};
+static const char *const block_names[] = {"norm1.weight",      "attn.q.weight",
+                                          "attn.k.weight",     "attn.v.weight",
+                                          "attn.o.weight",     "norm2.weight",
+                                          "ffn.gate.0.weight", "ffn.fc1.weight",
+                                          "ffn.fc2.weight",    "pos_embedding.embedding.weight"};
+static const zoe_names_known known = {top_names, sizeof top_names / sizeof *top_names, block_names,
+                                      sizeof block_names / sizeof *block_names};
+
 size_t zoe_umt5_bucket(ptrdiff_t distance)
 {
     static const ptrdiff_t thresholds[] = {12, 16, 23, 32,
@@ -77,12 +87,12 @@ static zoe_status infer_dims(zoe_context *ctx, zoe_umt5 *m, const zoe_store *sto
     m->ffn = t.shape[0];
     TRY(zoe_matrix(ctx, store, &t, "", "blocks.0.pos_embedding.embedding.weight", BUCKETS, 0));
     m->heads = t.shape[1];
-    m->layers = zoe_count_blocks(store, "blocks.", ".norm1.weight");
+    m->layers = zoe_count_blocks(store);
     if (m->vocab == 0 || m->dim == 0 || m->heads == 0 || m->inner % m->heads != 0 || m->ffn == 0)
         return zoe_fail(ctx, ZOE_FORMAT,
                         "%s: no umT5 encoder: vocabulary %zu, width %zu, %zu heads over %zu",
                         zoe_store_path(store), m->vocab, m->dim, m->heads, m->inner);
-    return ZOE_OK;
+    return zoe_refuse_unknown(ctx, store, &known, m->layers);
 }
 
 zoe_status zoe_umt5_open(zoe_context *ctx, zoe_umt5 **umt5, const zoe_store *store, bool bf16)

@@ -29,6 +29,9 @@ static zoe_status load_conv(const loader *l, zoe_conv_weights **packed, const ch
     const size_t shape3[] = {out, in, kt, k, k}, shape2[] = {out, in, k, k};
     snprintf(full, sizeof full, "%s%s.weight", prefix, name);
     TRY(zoe_store_get(l->ctx, l->store, &w, full, kt ? 5 : 4, kt ? shape3 : shape2));
+    if (w.dtype != ZOE_F32 && w.dtype != ZOE_F16 && w.dtype != ZOE_BF16)
+        return zoe_fail(l->ctx, ZOE_UNSUPPORTED, "%s: tensor %s is %s; f32, f16 or bf16 is wanted",
+                        zoe_store_path(l->store), full, zoe_dtype_name(w.dtype));
     snprintf(full, sizeof full, "%s%s.bias", prefix, name);
     TRY(zoe_store_get(l->ctx, l->store, &bias, full, 1, &out));
     if (count) {
@@ -213,6 +216,30 @@ static zoe_status check_strides(const loader *l, const vae_net *net, const char 
     return ZOE_OK;
 }
 
+static size_t tensors_of(const vae_net *net)
+{
+    static const size_t count[] = {
+        [VAE_CONV] = 2,   [VAE_RESIDUAL] = 6, [VAE_ATTENTION] = 5, [VAE_DOWN2D] = 2,
+        [VAE_DOWN3D] = 4, [VAE_UP2D] = 2,     [VAE_UP3D] = 4,      [VAE_HEAD] = 3,
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < net->count; i++)
+        n += count[net->layers[i].kind] + (net->layers[i].shortcut ? 2 : 0);
+    return n;
+}
+
+/* Layers are found by name until one is not there: what is left over shows a gap, or a file of another kind. */
+static zoe_status check_all_used(const loader *l)
+{
+    const size_t top = 4, used = top + tensors_of(&l->m->encoder) + tensors_of(&l->m->decoder);
+    if (zoe_store_count(l->store) != used)
+        return zoe_fail(l->ctx, ZOE_FORMAT,
+                        "%s: has %zu tensors, of which %zu make an unbroken VAE: a layer is "
+                        "missing, or there is something that does not belong to it",
+                        zoe_store_path(l->store), zoe_store_count(l->store), used);
+    return ZOE_OK;
+}
+
 static zoe_status load(const loader *l)
 {
     zoe_vae *m = l->m;
@@ -244,7 +271,7 @@ static zoe_status load(const loader *l)
                         "gives %zu (3 are wanted)",
                         zoe_store_path(l->store), m->encoder.layers[m->encoder.count - 1].out,
                         2 * m->z, m->decoder.layers[m->decoder.count - 1].out);
-    return ZOE_OK;
+    return check_all_used(l);
 }
 
 zoe_status zoe_vae_open(zoe_context *ctx, zoe_vae **vae, const zoe_store *store)

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+enum { HEAD_WIDTH = 128 }; /* of every published Wan model */
+
 /* Tensors that tell a relative of Wan which needs inputs that this engine does not make. */
 static const struct {
     const char *name, *kind;
@@ -19,6 +21,46 @@ static const struct {
     {"img_emb.proj.0.bias", "Wan 2.1 image-to-video with a CLIP image branch"},
     {"img_emb.proj.0.weight", "Wan 2.1 image-to-video with a CLIP image branch"},
 };
+
+/* Every tensor of the network: at top level, and inside a block. */
+static const char *const top_names[] = {
+    "patch_embedding.weight",  "patch_embedding.bias",     "text_embedding.0.weight",
+    "text_embedding.0.bias",   "text_embedding.2.weight",  "text_embedding.2.bias",
+    "time_embedding.0.weight", "time_embedding.0.bias",    "time_embedding.2.weight",
+    "time_embedding.2.bias",   "time_projection.1.weight", "time_projection.1.bias",
+    "head.head.weight",        "head.head.bias",           "head.modulation",
+};
+static const char *const block_names[] = {
+    "modulation",
+    "self_attn.q.weight",
+    "self_attn.q.bias",
+    "self_attn.k.weight",
+    "self_attn.k.bias",
+    "self_attn.v.weight",
+    "self_attn.v.bias",
+    "self_attn.o.weight",
+    "self_attn.o.bias",
+    "self_attn.norm_q.weight",
+    "self_attn.norm_k.weight",
+    "norm3.weight",
+    "norm3.bias",
+    "cross_attn.q.weight",
+    "cross_attn.q.bias",
+    "cross_attn.k.weight",
+    "cross_attn.k.bias",
+    "cross_attn.v.weight",
+    "cross_attn.v.bias",
+    "cross_attn.o.weight",
+    "cross_attn.o.bias",
+    "cross_attn.norm_q.weight",
+    "cross_attn.norm_k.weight",
+    "ffn.0.weight",
+    "ffn.0.bias",
+    "ffn.2.weight",
+    "ffn.2.bias",
+};
+static const zoe_names_known known = {top_names, sizeof top_names / sizeof *top_names, block_names,
+                                      sizeof block_names / sizeof *block_names};
 
 static zoe_status refuse_relatives(zoe_context *ctx, const zoe_store *store)
 {
@@ -72,8 +114,13 @@ static zoe_status infer_dims(zoe_context *ctx, zoe_wan_dims *d, const zoe_store 
     d->freq_dim = t.shape[1];
     TRY(zoe_matrix(ctx, store, &t, "", "head.head.weight", 0, d->dim));
     d->out_dim = t.shape[0] / 4;
-    d->layers = zoe_count_blocks(store, "blocks.", ".modulation");
-    d->heads = d->dim / 128;
+    d->layers = zoe_count_blocks(store);
+    d->heads = d->dim / HEAD_WIDTH;
+    if (!config && d->dim % HEAD_WIDTH)
+        return zoe_fail(ctx, ZOE_MISSING,
+                        "%s: there is no config.json beside it that tells num_heads, and the width "
+                        "%zu is no multiple of the usual head width %d",
+                        zoe_store_path(store), d->dim, (int)HEAD_WIDTH);
     if (config) {
         double eps = 1e-6;
         TRY(zoe_config_size(ctx, config, "num_heads", 1, 4096, &d->heads));
@@ -88,7 +135,32 @@ static zoe_status infer_dims(zoe_context *ctx, zoe_wan_dims *d, const zoe_store 
     TRY(agree(ctx, store, config, "in_dim", d->in_dim));
     TRY(agree(ctx, store, config, "out_dim", d->out_dim));
     TRY(agree(ctx, store, config, "freq_dim", d->freq_dim));
-    return agree(ctx, store, config, "num_layers", d->layers);
+    TRY(agree(ctx, store, config, "text_dim", d->text_dim));
+    TRY(agree(ctx, store, config, "num_layers", d->layers));
+    TRY(agree(ctx, store, config, "in_channels", d->in_dim)); /* this and the next two: diffusers */
+    TRY(agree(ctx, store, config, "out_channels", d->out_dim));
+    return agree(ctx, store, config, "attention_head_dim", d->heads ? d->dim / d->heads : 0);
+}
+
+/* What the config says that the network is for must suit its channels. */
+static zoe_status check_type(zoe_context *ctx, const zoe_wan_dims *d, const zoe_store *store,
+                             const zoe_config *config)
+{
+    const char *type = config ? zoe_config_text(config, "model_type") : NULL;
+    if (!type)
+        return ZOE_OK;
+    const bool image = strcmp(type, "i2v") == 0;
+    if (!image && strcmp(type, "t2v") != 0 && strcmp(type, "ti2v") != 0)
+        return zoe_fail(ctx, ZOE_UNSUPPORTED,
+                        "%s: config.json says model_type \"%s\", which is not supported",
+                        zoe_store_path(store), type);
+    if (image != (d->in_dim > d->out_dim))
+        return zoe_fail(
+            ctx, ZOE_FORMAT,
+            "%s: config.json says model_type \"%s\", but the network takes %zu channels "
+            "and gives %zu",
+            zoe_store_path(store), type, d->in_dim, d->out_dim);
+    return ZOE_OK;
 }
 
 static zoe_status check_dims(zoe_context *ctx, const zoe_wan_dims *d, const zoe_store *store)
@@ -96,7 +168,8 @@ static zoe_status check_dims(zoe_context *ctx, const zoe_wan_dims *d, const zoe_
     const bool sound = d->dim > 0 && d->heads > 0 && d->dim % d->heads == 0 &&
                        d->dim / d->heads % 2 == 0 && d->ffn_dim > 0 && d->layers > 0 &&
                        d->in_dim > 0 && d->out_dim > 0 && d->in_dim >= d->out_dim &&
-                       d->freq_dim >= 2 && d->freq_dim % 2 == 0 && d->text_dim > 0 && d->eps > 0.0f;
+                       d->freq_dim >= 2 && d->freq_dim % 2 == 0 && d->text_dim > 0 &&
+                       d->eps > 0.0f && d->eps <= 0.01f;
     if (!sound)
         return zoe_fail(ctx, ZOE_FORMAT,
                         "%s: sizes do not fit together: dim %zu, heads %zu, ffn %zu, layers %zu, "
@@ -184,6 +257,8 @@ zoe_status zoe_wan_open(zoe_context *ctx, zoe_wan **wan, const zoe_store *store,
     TRY(refuse_relatives(ctx, store));
     TRY(infer_dims(ctx, &dims, store, config));
     TRY(check_dims(ctx, &dims, store));
+    TRY(check_type(ctx, &dims, store, config));
+    TRY(zoe_refuse_unknown(ctx, store, &known, dims.layers));
     TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **wan, "transformer"));
     zoe_wan *m = p;
     m->dims = dims;

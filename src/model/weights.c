@@ -20,8 +20,8 @@ static zoe_status find(zoe_context *ctx, const zoe_store *store, zoe_tensor *t, 
     if (!zoe_store_find(store, full, t))
         return zoe_fail(ctx, ZOE_MISSING, "%s: tensor %s is not there", zoe_store_path(store),
                         full);
-    if (!zoe_dtype_is_float(t->dtype))
-        return zoe_fail(ctx, ZOE_FORMAT, "%s: tensor %s is %s, floating point is wanted",
+    if (!zoe_dtype_is_float(t->dtype) || t->dtype == ZOE_F64)
+        return zoe_fail(ctx, ZOE_UNSUPPORTED, "%s: tensor %s is %s; f32, f16, bf16 or f8 is wanted",
                         zoe_store_path(store), full, zoe_dtype_name(t->dtype));
     return ZOE_OK;
 }
@@ -100,15 +100,70 @@ zoe_status zoe_matrix(zoe_context *ctx, const zoe_store *store, zoe_tensor *matr
     return ZOE_OK;
 }
 
-size_t zoe_count_blocks(const zoe_store *store, const char *prefix, const char *suffix)
+/* Splits "blocks.N.rest"; false if the name has another form. */
+static bool split_block(const char *name, size_t *block, const char **rest)
 {
-    char name[256];
-    zoe_tensor t;
-    for (size_t i = 0;; i++) {
-        const int n = snprintf(name, sizeof name, "%s%zu%s", prefix, i, suffix);
-        if (n <= 0 || (size_t)n >= sizeof name || !zoe_store_find(store, name, &t))
-            return i;
+    static const char prefix[] = "blocks.";
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0)
+        return false;
+    const char *p = name + sizeof prefix - 1;
+    size_t n = 0;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        n = 10 * n + (size_t)(*p - '0');
+        if (n > 1u << 20)
+            return false;
     }
+    if (p == name + sizeof prefix - 1 || *p != '.')
+        return false;
+    *block = n;
+    *rest = p + 1;
+    return true;
+}
+
+size_t zoe_count_blocks(const zoe_store *store)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < zoe_store_count(store); i++) {
+        size_t block;
+        const char *rest;
+        if (split_block(zoe_store_name(store, i), &block, &rest))
+            count = zoe_max(count, block + 1);
+    }
+    return count;
+}
+
+static bool is_one_of(const char *name, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* What a foreign tensor's name tells, for the refusal. */
+static const char *meaning_of(const char *name)
+{
+    if (strstr(name, "scale") || strstr(name, "comfy_quant") || strstr(name, "scaled_fp8"))
+        return "weights with separate scales (scaled fp8, int8) are not supported";
+    if (strstr(name, "lora") || strstr(name, ".alpha") || strstr(name, ".diff"))
+        return "LoRA is not supported";
+    return "it does not belong to this kind of model";
+}
+
+zoe_status zoe_refuse_unknown(zoe_context *ctx, const zoe_store *store,
+                              const zoe_names_known *known, size_t blocks)
+{
+    for (size_t i = 0; i < zoe_store_count(store); i++) {
+        const char *name = zoe_store_name(store, i), *rest;
+        size_t block;
+        const bool inside = split_block(name, &block, &rest);
+        if (inside ? block < blocks && is_one_of(rest, known->block, known->block_count)
+                   : is_one_of(name, known->top, known->top_count))
+            continue;
+        return zoe_fail(ctx, ZOE_UNSUPPORTED, "%s: has a tensor %s: %s", zoe_store_file(store, i),
+                        name, meaning_of(name));
+    }
+    return ZOE_OK;
 }
 
 void zoe_probe_see(const zoe_probe *probe, const char *name, zoe_tensor value)

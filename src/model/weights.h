@@ -29,8 +29,21 @@ void zoe_vectors_free(zoe_vectors *vectors);
 zoe_status zoe_matrix(zoe_context *ctx, const zoe_store *store, zoe_tensor *matrix,
                       const char *prefix, const char *name, size_t rows, size_t columns);
 
-/* How many of "<prefix>0<suffix>", "<prefix>1<suffix>" ... are there without a gap. */
-size_t zoe_count_blocks(const zoe_store *store, const char *prefix, const char *suffix);
+/* One more than the highest N of the names "blocks.N.". Gaps show as missing tensors. */
+size_t zoe_count_blocks(const zoe_store *store);
+
+/* The names that a network has: at top level, and behind "blocks.N.". */
+typedef struct zoe_names_known {
+    const char *const *top;
+    size_t top_count;
+    const char *const *block;
+    size_t block_count;
+} zoe_names_known;
+
+/* Every tensor of the store must be one of the network's: what is left over (scales of quantised weights, LoRA, parts of
+ * another network) would change the result if it were known. ZOE_UNSUPPORTED, naming the first. */
+zoe_status zoe_refuse_unknown(zoe_context *ctx, const zoe_store *store,
+                              const zoe_names_known *known, size_t blocks);
 
 /* ---- probes: NULL is fine ---- */
 

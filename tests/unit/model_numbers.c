@@ -316,6 +316,34 @@ static void padding_counts(void **state)
     zoe_free(p);
 }
 
+/* Opens a small transformer with one tensor more; what is said must hold `words`. */
+static void refuse(zoe_context *ctx, const char *name, zoe_status wanted, const char *words)
+{
+    list l = {.ctx = ctx};
+    zoe_wan *wan;
+    add_transformer(&l, 128, 32, 1);
+    add1(&l, name, 1);
+    zoe_store *store = make_store(&l, transformer_rule);
+    zoe_context_clear(ctx);
+    assert_int_equal(zoe_wan_open(ctx, &wan, store, NULL, false), wanted);
+    assert_null(wan);
+    if (!strstr(zoe_context_message(ctx), words))
+        fail_msg("\"%s\" lacks \"%s\"", zoe_context_message(ctx), words);
+    zoe_store_close(store);
+}
+
+static void foreign_tensors_are_refused(void **state)
+{
+    zoe_context *ctx = *state;
+    refuse(ctx, "blocks.0.ffn.0.scale_weight", ZOE_UNSUPPORTED, "separate scales");
+    refuse(ctx, "scaled_fp8", ZOE_UNSUPPORTED, "scaled_fp8");
+    refuse(ctx, "blocks.0.self_attn.q.lora_A.weight", ZOE_UNSUPPORTED, "LoRA");
+    refuse(ctx, "something.else", ZOE_UNSUPPORTED, "something.else");
+    refuse(ctx, "blocks.2.modulation", ZOE_MISSING, "blocks.1.modulation"); /* a gap */
+    refuse(ctx, "vace_blocks.0.before_proj.weight", ZOE_UNSUPPORTED, "VACE");
+    refuse(ctx, "img_emb.proj.0.bias", ZOE_UNSUPPORTED, "CLIP");
+}
+
 static int set_up(void **state)
 {
     *state = zoe_context_new(2);
@@ -334,6 +362,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(transformer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(padding_counts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(text_encoder, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(foreign_tensors_are_refused, set_up, tear_down),
         cmocka_unit_test(buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
