@@ -1,7 +1,5 @@
 /* zoe generate: one job, from the command line to the closing line. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "commands.h"
 #include "interrupt.h"
@@ -22,9 +20,12 @@ static int exit_code_of(zoe_status status, stage at)
         return at == STAGE_NEW    ? ZOE_EXIT_USAGE
                : at == STAGE_OPEN ? ZOE_EXIT_INPUT
                                   : ZOE_EXIT_FAILED;
+    case ZOE_IO: /* before anything is opened: an output that cannot be written */
+        return at == STAGE_NEW    ? ZOE_EXIT_USAGE
+               : at == STAGE_OPEN ? ZOE_EXIT_INPUT
+                                  : ZOE_EXIT_FAILED;
     case ZOE_MISSING:
-    case ZOE_FORMAT:
-    case ZOE_IO: return at == STAGE_OPEN ? ZOE_EXIT_INPUT : ZOE_EXIT_FAILED;
+    case ZOE_FORMAT: return at == STAGE_OPEN ? ZOE_EXIT_INPUT : ZOE_EXIT_FAILED;
     case ZOE_NONFINITE:
     case ZOE_PEER:
     case ZOE_DEVICE:
@@ -86,32 +87,15 @@ static int generate(zoe_context *ctx, zoe_request *request)
     return code;
 }
 
-/* Name under which the video stands while it is being made; NULL if it has none. */
-static char *part_of(const char *out)
-{
-    static const char suffix[] = ".part";
-    if (!out || strcmp(out, "-") == 0)
-        return NULL;
-    const size_t n = strlen(out);
-    char *part = malloc(n + sizeof suffix);
-    if (part) {
-        memcpy(part, out, n);
-        memcpy(part + n, suffix, sizeof suffix);
-    }
-    return part;
-}
-
 static int run_request(zoe_request *request)
 {
     zoe_context *ctx = zoe_context_new((int)request->threads);
     if (!ctx)
         return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
-    char *part = part_of(request->job.out);
     zoe_context_set_log(ctx, on_log, request);
-    zoe_interrupt_begin(ctx, part);
+    zoe_interrupt_begin(ctx);
     const int code = generate(ctx, request);
     zoe_interrupt_end();
-    free(part);
     zoe_context_free(ctx);
     return code;
 }

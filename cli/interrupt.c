@@ -7,11 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 enum { EXIT_INTERRUPTED = 130 };
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 static zoe_context *volatile context;
-static const char *volatile unfinished;
 static volatile sig_atomic_t count;
 
 static void on_signal(int number)
@@ -19,8 +20,7 @@ static void on_signal(int number)
     (void)number;
     const int saved = errno;
     if (count++ > 0 || !context) {
-        if (unfinished)
-            unlink(unfinished);
+        zoe_outputs_unlink();
         _exit(EXIT_INTERRUPTED);
     }
     zoe_cancel(context);
@@ -41,10 +41,9 @@ static void set_handlers(void (*handler)(int))
     }
 }
 
-void zoe_interrupt_begin(zoe_context *ctx, const char *part)
+void zoe_interrupt_begin(zoe_context *ctx)
 {
     count = 0;
-    unfinished = part;
     context = ctx;
     set_handlers(on_signal);
 }
@@ -53,5 +52,4 @@ void zoe_interrupt_end(void)
 {
     set_handlers(SIG_DFL);
     context = NULL;
-    unfinished = NULL;
 }

@@ -145,11 +145,31 @@ static int refuse(const char *text)
     return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", text);
 }
 
+static bool was_given(const zoe_options *found, const char *name)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (found->given[i] && strcmp(rows[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_number(const char *text)
+{
+    const char *end = text + strspn(text, "0123456789.");
+    return end != text && *end == '\0' && !zoe_file_exists(text);
+}
+
 /* The picture may be given as an operand. */
 static int take_operand(zoe_request *request, const zoe_options *found)
 {
     if (found->operands == 0)
         return ZOE_EXIT_DONE;
+    for (size_t i = 0; i < found->operands; i++)
+        if (is_number(found->operand[i]) && was_given(found, "guide-scale"))
+            return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                              "%s: a number that belongs to no option; two guidance scales are "
+                              "written as one word: --guide-scale %g,%s",
+                              found->operand[i], request->job.guide_low, found->operand[i]);
     if (request->job.image || found->operands > 1)
         return zoe_refuse(
             ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
@@ -178,17 +198,11 @@ static int check_paths(const zoe_request *request)
         {"--frames-out", p->frames_out},
         {"--latents-out", p->latents_out},
     };
-    enum { PATHS = sizeof paths / sizeof paths[0], OUTPUTS = 3 };
+    enum { PATHS = sizeof paths / sizeof paths[0] };
     for (size_t i = 0; i < PATHS; i++)
         if (paths[i].path && !*paths[i].path)
             return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s: the path is empty",
                               paths[i].option);
-    for (size_t i = PATHS - OUTPUTS; i < PATHS; i++)
-        for (size_t j = i + 1; j < PATHS; j++)
-            if (paths[i].path && paths[j].path && strcmp(paths[i].path, paths[j].path) == 0)
-                return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
-                                  "%s and %s both name %s", paths[i].option, paths[j].option,
-                                  paths[i].path);
     return ZOE_EXIT_DONE;
 }
 
@@ -323,8 +337,9 @@ void zoe_request_help(void)
           "        --offload_model True --convert_model_dtype --image cat.png \\\n"
           "        --prompt \"A cat jumps.\"\n"
           "\n"
-          "Exit codes: 0 done; 1 the run failed; 2 the command line is wrong; 3 a model or input\n"
-          "file is missing or unfit; 4 memory ran out; 130 interrupted. Nothing stands under the\n"
-          "video's name before it is complete. Messages go to standard error.\n",
+          "Exit codes: 0 done; 1 the run failed; 2 the command line is wrong, or an output cannot\n"
+          "be where it says; 3 a model or input file is missing or unfit; 4 memory ran out; 130\n"
+          "interrupted. Nothing stands under the video's name before it is complete. Messages go\n"
+          "to standard error.\n",
           stdout);
 }

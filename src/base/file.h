@@ -32,11 +32,15 @@ zoe_status zoe_path_join(zoe_context *ctx, char **path, const char *folder, cons
 const char *zoe_path_name(const char *path);
 /* Makes the folder (not its parents) unless it is there. */
 zoe_status zoe_folder_make(zoe_context *ctx, const char *path);
+/* Makes a hidden folder of a new name, ".zoe-RANDOM.part", in `folder`. */
+zoe_status zoe_folder_make_part(zoe_context *ctx, char **path, const char *folder);
 
-/* An output file: written as PATH.part, then fsync and rename. */
+/* An output file: written beside its place under a name of its own, "NAME.RANDOM.part", then fsync
+ * and rename. What stands at the place must be a regular file, or a link to one, which is then
+ * replaced where it is: devices, pipes, sockets, folders and links to nothing are refused. */
 typedef struct zoe_output {
     int fd;
-    char *path, *part;
+    char *path, *part; /* path: links followed */
 } zoe_output;
 
 zoe_status zoe_output_open(zoe_context *ctx, zoe_output *out, const char *path);
@@ -45,8 +49,11 @@ zoe_status zoe_output_write(zoe_context *ctx, zoe_output *out, const void *data,
 zoe_status zoe_output_commit(zoe_context *ctx, zoe_output *out);
 /* Removes what was written; no-op after commit or on a zeroed struct. */
 void zoe_output_abort(zoe_output *out);
-/* Can a file be made in the folder of `path`? Leaves nothing behind. For checks before long work.
- */
+/* Can this file be written? Leaves nothing behind. For checks before long work. Errors: ZOE_IO,
+ * ZOE_NOMEM. */
 zoe_status zoe_output_probe(zoe_context *ctx, const char *path);
+/* Removes the parts of all outputs that this process has open. Async-signal-safe; for a handler
+ * that ends the process. */
+void zoe_outputs_unlink(void);
 
 #endif

@@ -51,13 +51,17 @@ void zoe_parts_free(zoe_parts *parts);
 /* The negative prompt of the official configuration. */
 extern const char zoe_default_negative_prompt[];
 
-/* Where frames go: any of a video, a folder of PNG files. */
+/* Where frames go: any of a video, a folder of PNG files. The PNG files are written into a hidden
+ * folder in that folder and moved up when the clip is whole. */
 typedef struct zoe_output_frames {
     const zoe_job *job;
     zoe_context *ctx;
     zoe_video *video;
     uint8_t *rgb;               /* one frame */
-    size_t pngs;                /* written so far, to be removed unless the clip becomes whole */
+    bool made_folder;           /* frames_out was not there before */
+    char *part;                 /* the hidden folder; NULL: no PNG files, or all moved up */
+    size_t pngs;                /* written to it so far */
+    size_t moved;               /* from it to their place */
     const char *metadata[2][2]; /* key, value */
     size_t n_meta;
 } zoe_output_frames;
@@ -65,12 +69,17 @@ typedef struct zoe_output_frames {
 /* Makes job->comment and job->json. ZOE_INVALID for a prompt that is no UTF-8. */
 zoe_status zoe_job_describe(zoe_context *ctx, zoe_job *job);
 
+/* The number in the name of a PNG file of a clip, "frame_00012.png"; SIZE_MAX for other names. */
+size_t zoe_frame_number(const char *name);
+/* Checks that no two outputs and no output and input are the same file, however they are spelled.
+ * ZOE_INVALID if they are. */
+zoe_status zoe_places_check(zoe_context *ctx, const zoe_job_params *params);
 /* Checks that the outputs asked for can be written. */
 zoe_status zoe_outputs_probe(zoe_context *ctx, const zoe_job_params *params, size_t width,
                              size_t height);
 zoe_status zoe_output_frames_open(zoe_context *ctx, zoe_output_frames *out, const zoe_job *job);
 /* `count` frames [count, H, W, 3] from number `index` on, clamped and cut to 8 bits as the official
- * code does. NaN is ZOE_NONFINITE. */
+ * code does. NaN and inf are ZOE_NONFINITE. */
 zoe_status zoe_output_frames_write(zoe_output_frames *out, const float *frames, size_t index,
                                    size_t count);
 /* Completes the files. After it or after an error, zoe_output_frames_free. */

@@ -1,9 +1,13 @@
 /* Where frames and latents go, and what is noted in them about how they were made. */
 #include "job/job.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef ZOE_VERSION
@@ -78,15 +82,77 @@ static zoe_video_options video_options(const zoe_job_params *p, size_t width, si
         .width = width, .height = height, .fps_num = p->fps_num, .fps_den = p->fps_den};
 }
 
-static zoe_status probe_folder(zoe_context *ctx, const char *folder)
+/* ---- names of frames ---- */
+
+static const char frame_format[] = "frame_%05zu.png";
+
+static zoe_status png_path(zoe_context *ctx, char **path, const char *folder, size_t index)
+{
+    char name[40];
+    snprintf(name, sizeof name, frame_format, index);
+    return zoe_path_join(ctx, path, folder, name);
+}
+
+size_t zoe_frame_number(const char *name)
+{
+    char again[40];
+    size_t number;
+    if (sscanf(name, "frame_%8zu.png", &number) != 1)
+        return SIZE_MAX;
+    snprintf(again, sizeof again, frame_format, number);
+    return strcmp(name, again) == 0 ? number : SIZE_MAX;
+}
+
+/* Frames of an earlier, longer run would look like a part of this clip. */
+static void warn_of_old_frames(zoe_context *ctx, const char *folder, size_t frames)
+{
+    DIR *d = opendir(folder);
+    size_t old = 0;
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        const size_t number = zoe_frame_number(e->d_name);
+        old += number != SIZE_MAX && number >= frames;
+    }
+    if (d)
+        closedir(d);
+    if (old > 0)
+        zoe_log(ctx, ZOE_WARNING,
+                "%s: %zu frame%s of an earlier, longer clip %s still there, from number %zu on",
+                folder, old, old == 1 ? "" : "s", old == 1 ? "is" : "are", frames);
+}
+
+/* ---- checks before the work ---- */
+
+/* A frame replaces a file or a link, nothing else. */
+static zoe_status check_frame_places(zoe_context *ctx, const char *folder, size_t frames)
+{
+    DIR *d = opendir(folder);
+    if (!d)
+        return zoe_fail(ctx, ZOE_IO, "%s: cannot read this folder: %s", folder, strerror(errno));
+    zoe_status status = ZOE_OK;
+    for (const struct dirent *e; status == ZOE_OK && (e = readdir(d));) {
+        struct stat st;
+        const size_t number = zoe_frame_number(e->d_name);
+        if (number != SIZE_MAX && number < frames &&
+            fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode) &&
+            !S_ISLNK(st.st_mode))
+            status = zoe_fail(ctx, ZOE_IO, "%s/%s: is %s, this is the place of a frame", folder,
+                              e->d_name, S_ISDIR(st.st_mode) ? "a folder" : "a device or pipe");
+    }
+    closedir(d);
+    return status;
+}
+
+static zoe_status probe_folder(zoe_context *ctx, const char *folder, size_t frames)
 {
     const bool made = !zoe_folder_exists(folder);
-    char *file;
+    char *part = NULL;
     TRY(zoe_folder_make(ctx, folder));
-    zoe_status status = zoe_path_join(ctx, &file, folder, "frame_00000.png");
+    zoe_status status = zoe_folder_make_part(ctx, &part, folder);
     if (status == ZOE_OK)
-        status = zoe_output_probe(ctx, file);
-    zoe_free(file);
+        rmdir(part);
+    zoe_free(part);
+    if (status == ZOE_OK)
+        status = check_frame_places(ctx, folder, frames);
     if (made)
         rmdir(folder);
     return status;
@@ -95,10 +161,10 @@ static zoe_status probe_folder(zoe_context *ctx, const char *folder)
 zoe_status zoe_outputs_probe(zoe_context *ctx, const zoe_job_params *params, size_t width,
                              size_t height)
 {
+    TRY(zoe_places_check(ctx, params));
     if (params->out) {
         const zoe_video_options options = video_options(params, width, height);
-        const size_t n = strlen(params->out);
-        if (params->frames > 1 && n >= 4 && strcmp(params->out + n - 4, ".png") == 0)
+        if (params->frames > 1 && zoe_video_kind_of(params->out) == ZOE_VIDEO_PNG)
             return zoe_fail(ctx, ZOE_INVALID,
                             "%s: a PNG file holds one frame, %zu are asked for; name a folder for "
                             "frames, or a video file",
@@ -106,11 +172,13 @@ zoe_status zoe_outputs_probe(zoe_context *ctx, const zoe_job_params *params, siz
         TRY(zoe_video_probe(ctx, params->out, &options));
     }
     if (params->frames_out)
-        TRY(probe_folder(ctx, params->frames_out));
+        TRY(probe_folder(ctx, params->frames_out, params->frames));
     if (params->latents_out)
         TRY(zoe_output_probe(ctx, params->latents_out));
     return ZOE_OK;
 }
+
+/* ---- frames ---- */
 
 zoe_status zoe_output_frames_open(zoe_context *ctx, zoe_output_frames *out, const zoe_job *job)
 {
@@ -127,8 +195,12 @@ zoe_status zoe_output_frames_open(zoe_context *ctx, zoe_output_frames *out, cons
     }
     TRY_GOTO(zoe_alloc(ctx, &p, plan->width * plan->height, 3, "frame"));
     out->rgb = p;
-    if (job->params.frames_out)
+    if (job->params.frames_out) {
+        const bool there = zoe_folder_exists(job->params.frames_out);
         TRY_GOTO(zoe_folder_make(ctx, job->params.frames_out));
+        out->made_folder = !there;
+        TRY_GOTO(zoe_folder_make_part(ctx, &out->part, job->params.frames_out));
+    }
     if (job->params.out) {
         zoe_video_options options = video_options(&job->params, plan->width, plan->height);
         options.metadata = (const char *const(*)[2])out->metadata;
@@ -141,23 +213,16 @@ done:
     return status;
 }
 
-/* [-1, 1] to 0..255, cut and not rounded, as the official writer does. False for NaN. */
+/* [-1, 1] to 0..255, cut and not rounded, as the official writer does. False for NaN and inf. */
 static bool to_bytes(uint8_t *rgb, const float *frame, size_t n)
 {
     bool sound = true;
     for (size_t i = 0; i < n; i++) {
         const float v = frame[i] < -1.0f ? -1.0f : frame[i] > 1.0f ? 1.0f : frame[i];
-        sound = sound && !isnan(v);
+        sound = sound && isfinite(frame[i]);
         rgb[i] = isnan(v) ? 0 : (uint8_t)((v + 1.0f) / 2.0f * 255.0f);
     }
     return sound;
-}
-
-static zoe_status png_path(zoe_context *ctx, char **path, const char *folder, size_t index)
-{
-    char name[40];
-    snprintf(name, sizeof name, "frame_%05zu.png", index);
-    return zoe_path_join(ctx, path, folder, name);
 }
 
 static zoe_status write_png(zoe_output_frames *out, size_t index)
@@ -165,7 +230,7 @@ static zoe_status write_png(zoe_output_frames *out, size_t index)
     const zoe_picture picture = {
         .width = out->job->plan.width, .height = out->job->plan.height, .rgb = out->rgb};
     char *path;
-    TRY(png_path(out->ctx, &path, out->job->params.frames_out, index));
+    TRY(png_path(out->ctx, &path, out->part, index));
     out->pngs = index + 1;
     const zoe_status status = zoe_picture_write_png(
         out->ctx, path, &picture, (const char *const(*)[2])out->metadata, out->n_meta);
@@ -179,13 +244,41 @@ zoe_status zoe_output_frames_write(zoe_output_frames *out, const float *frames, 
     const size_t n = 3 * out->job->plan.width * out->job->plan.height;
     for (size_t i = 0; i < count; i++) {
         if (!to_bytes(out->rgb, frames + i * n, n))
-            return zoe_fail(out->ctx, ZOE_NONFINITE, "the VAE decoder gave NaN in frame %zu",
-                            index + i);
-        if (out->job->params.frames_out)
+            return zoe_fail(out->ctx, ZOE_NONFINITE,
+                            "the VAE decoder gave NaN or inf in frame %zu (%s)", index + i,
+                            out->job->parts.vae);
+        if (out->part)
             TRY(write_png(out, index + i));
         if (out->video)
             TRY(zoe_video_frame(out->ctx, out->video, out->rgb));
     }
+    return ZOE_OK;
+}
+
+static zoe_status move_png(zoe_output_frames *out, size_t index)
+{
+    char *from = NULL, *to = NULL;
+    zoe_status status;
+    TRY_GOTO(png_path(out->ctx, &from, out->part, index));
+    TRY_GOTO(png_path(out->ctx, &to, out->job->params.frames_out, index));
+    if (rename(from, to) != 0)
+        status =
+            zoe_fail(out->ctx, ZOE_IO, "%s: cannot rename to %s: %s", from, to, strerror(errno));
+done:
+    zoe_free(from);
+    zoe_free(to);
+    return status;
+}
+
+static zoe_status move_pngs(zoe_output_frames *out)
+{
+    for (; out->moved < out->pngs; out->moved++)
+        TRY(move_png(out, out->moved));
+    rmdir(out->part);
+    zoe_free(out->part);
+    out->part = NULL;
+    out->made_folder = false;
+    warn_of_old_frames(out->ctx, out->job->params.frames_out, out->pngs);
     return ZOE_OK;
 }
 
@@ -195,8 +288,7 @@ zoe_status zoe_output_frames_close(zoe_output_frames *out)
     out->video = NULL;
     if (video)
         TRY(zoe_video_close(out->ctx, video));
-    out->pngs = 0; /* they stay */
-    return ZOE_OK;
+    return out->part ? move_pngs(out) : ZOE_OK;
 }
 
 /* What was written of a clip that did not become whole. */
@@ -205,19 +297,23 @@ static void remove_pngs(const zoe_output_frames *out)
     const char *folder = out->job->params.frames_out;
     for (size_t i = 0; i < out->pngs; i++) {
         char *path;
-        if (png_path(out->ctx, &path, folder, i) != ZOE_OK)
-            return;
+        if (png_path(out->ctx, &path, i < out->moved ? folder : out->part, i) != ZOE_OK)
+            break;
         unlink(path);
         zoe_free(path);
     }
-    rmdir(folder); /* unless something else is in it */
+    rmdir(out->part);
 }
 
 void zoe_output_frames_free(zoe_output_frames *out)
 {
     zoe_video_abort(out->video);
-    if (out->pngs)
+    if (out->part) {
         remove_pngs(out);
+        zoe_free(out->part);
+    }
+    if (out->made_folder)
+        rmdir(out->job->params.frames_out); /* if it is empty: the clip did not become whole */
     zoe_free(out->rgb);
     *out = (zoe_output_frames){0};
 }

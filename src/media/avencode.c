@@ -306,7 +306,7 @@ static zoe_status av_close(zoe_context *ctx, void *self)
     if (w->status != ZOE_OK)
         return w->status;
     if (error < 0)
-        return zoe_av_fail(ctx, error, ZOE_IO, w->output.part);
+        return zoe_av_fail(ctx, error, ZOE_IO, w->output.path);
     return zoe_output_commit(ctx, &w->output);
 }
 

@@ -3,14 +3,15 @@
 #include "media/parts.h"
 
 static zoe_status check_result(zoe_context *ctx, double H, double W, size_t h_img, size_t w_img,
-                               size_t max_area)
+                               size_t max_area, int multiple)
 {
     /* Written so that NaN is refused too. */
     if (!(H >= 1.0 && W >= 1.0 && H <= ZOE_MAX_SIDE && W <= ZOE_MAX_SIDE))
         return zoe_fail(ctx, ZOE_INVALID,
-                        "a picture of %zux%zu (width x height) and an area of %zu pixels give a "
-                        "video of %.0fx%.0f; sides of 1 to %d are wanted",
-                        w_img, h_img, max_area, W, H, ZOE_MAX_SIDE);
+                        "the picture is %zux%zu (width x height); at an area of %zu pixels the "
+                        "size rule makes a video of %.0fx%.0f of it, and sides of %d to %d are "
+                        "wanted: ask for another size, or crop the picture",
+                        w_img, h_img, max_area, W, H, multiple, ZOE_MAX_SIDE);
     return ZOE_OK;
 }
 
@@ -29,7 +30,7 @@ zoe_status zoe_size_i2v(zoe_context *ctx, size_t *H, size_t *W, size_t h_img, si
     const double vh = sqrt((double)max_area * aspect), vw = sqrt((double)max_area / aspect);
     const double h = 8.0 * rint(floor(floor(vh / 8.0) / 2.0) * 2.0);
     const double w = 8.0 * rint(floor(floor(vw / 8.0) / 2.0) * 2.0);
-    TRY(check_result(ctx, h, w, h_img, w_img, max_area));
+    TRY(check_result(ctx, h, w, h_img, w_img, max_area, 16));
     *H = (size_t)h;
     *W = (size_t)w;
     return ZOE_OK;
@@ -48,12 +49,12 @@ zoe_status zoe_size_ti2v(zoe_context *ctx, size_t *H, size_t *W, size_t h_img, s
     const double area = (double)max_area, ratio = (double)w_img / (double)h_img;
     /* pow, not sqrt: the reference raises to the power 0.5, which may differ in the last bit. */
     const double w = pow(area * ratio, 0.5), h = area / w;
-    /* One side is rounded down first and the other follows, in both orders; a side of 0 makes the
-     * other inf or NaN, which is refused below. */
+    TRY(check_result(ctx, down_to_32(h), down_to_32(w), h_img, w_img, max_area, 32));
+    /* One side is rounded down first and the other follows, in both orders. */
     const double w1 = down_to_32(w), h1 = down_to_32(area / w1), ratio1 = w1 / h1;
     const double h2 = down_to_32(h), w2 = down_to_32(area / h2), ratio2 = w2 / h2;
-    TRY(check_result(ctx, h1, w1, h_img, w_img, max_area));
-    TRY(check_result(ctx, h2, w2, h_img, w_img, max_area));
+    TRY(check_result(ctx, h1, w1, h_img, w_img, max_area, 32));
+    TRY(check_result(ctx, h2, w2, h_img, w_img, max_area, 32));
     const bool first = fmax(ratio / ratio1, ratio1 / ratio) < fmax(ratio / ratio2, ratio2 / ratio);
     *H = (size_t)(first ? h1 : h2);
     *W = (size_t)(first ? w1 : w2);

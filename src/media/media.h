@@ -62,9 +62,18 @@ zoe_status zoe_picture_cover(zoe_context *ctx, zoe_picture *out, size_t W, size_
                              const zoe_picture *in);
 
 /* Where frames go. The kind follows the path's suffix: .mp4 (H.264), .webm (VP9), .y4m, .png (one
- * frame only); "-" is Y4M on standard output. Frames are encoded as they come into PATH.part;
- * nothing stands under the final name before zoe_video_close. The bytes depend on frames and
+ * frame only), upper or lower case; "-" is Y4M on standard output. Frames are encoded as they come
+ * into a file PATH.RANDOM.part; nothing stands under the final name before zoe_video_close. The bytes depend on frames and
  * options only, not on threads. See docs/MEDIA.md. */
+typedef enum zoe_video_kind {
+    ZOE_VIDEO_MP4,
+    ZOE_VIDEO_WEBM,
+    ZOE_VIDEO_Y4M,
+    ZOE_VIDEO_PNG,
+    ZOE_VIDEO_UNKNOWN
+} zoe_video_kind;
+zoe_video_kind zoe_video_kind_of(const char *path);
+
 typedef struct zoe_video zoe_video;
 typedef struct zoe_video_options {
     size_t width, height;             /* 1..ZOE_MAX_SIDE */

@@ -6,33 +6,34 @@
 
 #include "base/file.h"
 
-typedef enum video_kind { MP4, WEBM, Y4M, PNG, NO_KIND } video_kind;
-
 struct zoe_video {
     zoe_writer writer;
     zoe_status failed; /* of the first frame that failed */
     size_t frames;
 };
 
-static video_kind kind_of(const char *path)
+zoe_video_kind zoe_video_kind_of(const char *path)
 {
     static const struct {
         const char *suffix;
-        video_kind kind;
-    } kinds[] = {{".mp4", MP4}, {".webm", WEBM}, {".y4m", Y4M}, {".png", PNG}};
+        zoe_video_kind kind;
+    } kinds[] = {{".mp4", ZOE_VIDEO_MP4},
+                 {".webm", ZOE_VIDEO_WEBM},
+                 {".y4m", ZOE_VIDEO_Y4M},
+                 {".png", ZOE_VIDEO_PNG}};
     if (strcmp(path, "-") == 0)
-        return Y4M;
+        return ZOE_VIDEO_Y4M;
     const char *name = zoe_path_name(path), *dot = strrchr(name, '.');
     for (size_t i = 0; dot && dot != name && i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcasecmp(dot, kinds[i].suffix) == 0)
             return kinds[i].kind;
-    return NO_KIND;
+    return ZOE_VIDEO_UNKNOWN;
 }
 
-static zoe_status check_options(zoe_context *ctx, video_kind kind, const char *path,
+static zoe_status check_options(zoe_context *ctx, zoe_video_kind kind, const char *path,
                                 const zoe_video_options *o)
 {
-    if (kind == NO_KIND)
+    if (kind == ZOE_VIDEO_UNKNOWN)
         return zoe_fail(
             ctx, ZOE_INVALID,
             "%s: the suffix names no known kind of video; .mp4, .webm, .y4m, .png, or - "
@@ -45,7 +46,7 @@ static zoe_status check_options(zoe_context *ctx, video_kind kind, const char *p
     if (!(fps >= 0.001 && fps <= 1000.0))
         return zoe_fail(ctx, ZOE_INVALID, "%s: %d/%d frames per second; 1/1000 to 1000 are wanted",
                         path, o->fps_num, o->fps_den);
-    const double worst = kind == MP4 ? 51.0 : 63.0;
+    const double worst = kind == ZOE_VIDEO_MP4 ? 51.0 : 63.0;
     if (!(o->quality >= 0.0 && o->quality <= worst))
         return zoe_fail(ctx, ZOE_INVALID, "%s: a rate factor of %g; 0 to %g is wanted", path,
                         o->quality, worst);
@@ -58,10 +59,10 @@ static zoe_status check_options(zoe_context *ctx, video_kind kind, const char *p
 
 zoe_status zoe_video_probe(zoe_context *ctx, const char *path, const zoe_video_options *options)
 {
-    const video_kind kind = kind_of(path);
+    const zoe_video_kind kind = zoe_video_kind_of(path);
     TRY(check_options(ctx, kind, path, options));
-    if (kind == MP4 || kind == WEBM)
-        TRY(zoe_av_probe(ctx, kind == MP4 ? ZOE_MP4 : ZOE_WEBM));
+    if (kind == ZOE_VIDEO_MP4 || kind == ZOE_VIDEO_WEBM)
+        TRY(zoe_av_probe(ctx, kind == ZOE_VIDEO_MP4 ? ZOE_MP4 : ZOE_WEBM));
     return strcmp(path, "-") == 0 ? ZOE_OK : zoe_output_probe(ctx, path);
 }
 
@@ -127,13 +128,13 @@ done:
 
 /* ---- the course of every kind ---- */
 
-static zoe_status open_writer(zoe_context *ctx, zoe_writer *writer, video_kind kind,
+static zoe_status open_writer(zoe_context *ctx, zoe_writer *writer, zoe_video_kind kind,
                               const char *path, const zoe_video_options *options)
 {
     switch (kind) {
-    case MP4: return zoe_av_open(ctx, writer, path, options, ZOE_MP4);
-    case WEBM: return zoe_av_open(ctx, writer, path, options, ZOE_WEBM);
-    case PNG: return png_open(ctx, writer, path, options);
+    case ZOE_VIDEO_MP4: return zoe_av_open(ctx, writer, path, options, ZOE_MP4);
+    case ZOE_VIDEO_WEBM: return zoe_av_open(ctx, writer, path, options, ZOE_WEBM);
+    case ZOE_VIDEO_PNG: return png_open(ctx, writer, path, options);
     default: return zoe_y4m_open(ctx, writer, path, options);
     }
 }
@@ -143,7 +144,7 @@ zoe_status zoe_video_open(zoe_context *ctx, zoe_video **video, const char *path,
 {
     void *p;
     *video = NULL;
-    const video_kind kind = kind_of(path);
+    const zoe_video_kind kind = zoe_video_kind_of(path);
     TRY(check_options(ctx, kind, path, options));
     TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **video, "a video"));
     zoe_video *v = p;

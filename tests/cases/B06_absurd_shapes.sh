@@ -10,7 +10,8 @@ expect_says 'picture 1x1; video 64x64'
 "$TOOL" picture line.ppm 1000 1
 tiny --image line.ppm --size 832x480 --dry-run
 expect_code 2
-expect_says line.ppm
+expect_says 'line.ppm: the picture is 1000x1'
+expect_says 'a video of 19968x16 of it, and sides of 16 to 16384 are wanted: ask for another size, or crop the picture'
 tiny --image line.ppm --dry-run
 expect_code 2
 expect_says line.ppm

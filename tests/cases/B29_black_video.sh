@@ -7,7 +7,8 @@ spoil() {
     "$TOOL" poison "ckpt/$1" "$2" || bad "cannot spoil $1"
     tiny --model ckpt --steps 8 --out v.mp4 --frames-out frames --latents-out l.safetensors
     expect_code 1
-    expect_no_files v.mp4 v.mp4.part frames l.safetensors
+    expect_no_files v.mp4 frames l.safetensors
+    expect_no_parts
 }
 spoil low_noise_model/diffusion_pytorch_model.safetensors blocks.0.ffn.2.bias
 expect_says 'step 4 of 8'

@@ -19,7 +19,8 @@ for text in 'text begins' 'encode begins' 'steps begins' 'steps 2/'; do
         expect_says interrupted
         expect_silent_about 'decode begins'
         expect_equal "the old file" "$(cat v.mp4)" old
-        expect_no_files v.mp4.part l.safetensors frames
+        expect_no_files l.safetensors frames
+        expect_no_parts
     done
 done
 for text in 'decode begins' 'decode 2/'; do
@@ -27,7 +28,7 @@ for text in 'decode begins' 'decode 2/'; do
     expect_code 130
     expect_says interrupted
     expect_equal "the old file" "$(cat v.mp4)" old
-    expect_no_files v.mp4.part
+    expect_no_parts
 done
 
 # The second signal ends at once.
@@ -36,7 +37,8 @@ expect_code 130
 expect_no_files w.mp4
 stop HUP 2 'decode 1/' --steps 1 --frames 65 --out w.mp4
 expect_code 130
-expect_no_files w.mp4 w.mp4.part
+expect_no_files w.mp4
+expect_no_parts
 
 # A background job that ignores the signal goes on ignoring it.
 stop_ignored() {

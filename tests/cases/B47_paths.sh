@@ -34,6 +34,11 @@ zoe generate --threads 1 --model "$CKPT" --image "${dots}${dots}long-name.png" -
 expect_code 3
 name=$(awk 'BEGIN { for (i = 0; i < 300; i++) printf "n" }')
 zoe generate --threads 1 --model "$CKPT" --image "$IMAGE" --size 64x64 --frames 1 --steps 1 --out "$name.mp4"
-expect_code 1
+expect_code 2
 expect_says 'too long'
+name=$(awk 'BEGIN { for (i = 0; i < 251; i++) printf "n" }')
+zoe generate --threads 1 --model "$CKPT" --image "$IMAGE" --size 64x64 --frames 1 --steps 1 --out "$name.mp4"
+expect_code 0
+expect_files "$name.mp4"
+expect_no_parts
 finish

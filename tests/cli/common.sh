@@ -52,6 +52,11 @@ expect_no_files() {
         [ ! -e "$name" ] || bad "$name is there"
     done
 }
+# expect_no_parts [FOLDER]: nothing half written is left.
+expect_no_parts() {
+    parts=$(find "${1:-.}" -name '*.part')
+    [ -z "$parts" ] || bad "left behind: $parts"
+}
 expect_same() {
     cmp -s "$1" "$2" || bad "$1 and $2 differ"
 }

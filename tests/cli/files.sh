@@ -9,7 +9,8 @@ fresh() {
 refused() {
     tiny --model ckpt --out v.mp4 "$@"
     expect_code 3
-    expect_no_files v.mp4 v.mp4.part
+    expect_no_files v.mp4
+    expect_no_parts
 }
 
 tiny --model nowhere --out v.mp4

@@ -1,33 +1,38 @@
-# Outputs that cannot be written: refused before the work where that can be known, else code 1; nothing half made is left.
+# Outputs that cannot be written: refused before the work, with code 2, where that can be known, else code 1; nothing half
+# made is left.
 . "$COMMON"
 
 tiny --out no/such/folder/v.mp4
-expect_code 1
+expect_code 2
 expect_says no/such/folder
 expect_silent_about begins
 tiny --out /proc/v.mp4
-expect_code 1
+expect_code 2
 expect_silent_about begins
 tiny --latents-out no/such/folder/l.safetensors
-expect_code 1
+expect_code 2
 expect_silent_about begins
 tiny --frames-out no/such/folder/frames
-expect_code 1
+expect_code 2
 expect_silent_about begins
 mkdir folder.mp4
 tiny --out folder.mp4
-expect_code 1
+expect_code 2
 expect_says folder.mp4
 : >file
 tiny --frames-out file
-expect_code 1
+expect_code 2
 expect_says file
 expect_silent_about begins
 
 # Several frames do not fit into one picture.
-tiny --out v.png
-expect_code 2
-expect_no_files v.png v.png.part
+for name in v.png v.PNG; do
+    tiny --out $name
+    expect_code 2
+    expect_says 'holds one frame'
+    expect_no_files $name
+done
+expect_no_parts
 
 # An old video stays until the new one is whole, then goes.
 echo old >v.mp4

@@ -4,7 +4,8 @@
 tiny --dry-run --out v.mp4
 expect_code 0
 expect_nothing_on_stdout
-expect_no_files v.mp4 v.mp4.part
+expect_no_files v.mp4
+expect_no_parts
 for text in 'picture ' 'video 64x48, 5 frames at 16 a second' 'latent 2 frames of 8x6, 24 tokens' 'passes' \
     'memory: text' 'peak' 'seed 1,'; do
     expect_says "$text"

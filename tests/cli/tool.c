@@ -3,6 +3,7 @@
  *     cli_tool json FILE                    every line is a JSON object with "event"
  *     cli_tool get FILE EVENT KEY           the value of KEY in the last such event
  *     cli_tool poison FILE TENSOR           the first value of a safetensors tensor becomes NaN
+ *     cli_tool spoil_vae IN OUT TENSOR X    a VAE as safetensors; the first value of an f32 tensor becomes X
  *     cli_tool picture FILE W H             a PPM with a gradient
  *     cli_tool video FILE W H N             a video of N frames
  *     cli_tool probe FILE                   "W H FRAMES" of a video
@@ -26,7 +27,9 @@
 #include <jansson.h>
 #include <libavformat/avformat.h>
 
+#include "base/base.h"
 #include "media/media.h"
+#include "store/store.h"
 
 static int fail(const char *what, const char *detail)
 {
@@ -133,6 +136,37 @@ static int poison(const char *path, const char *tensor)
     json_decref(header);
     free(text);
     return fclose(file) == 0 ? code : fail(path, "cannot write");
+}
+
+static int spoil_vae(const char *in, const char *out, const char *name, const char *value)
+{
+    zoe_context *ctx = zoe_context_new(1);
+    zoe_store *store = NULL;
+    zoe_status status = ctx ? zoe_store_open(ctx, &store, in, ZOE_NAMES_WAN_VAE) : ZOE_NOMEM;
+    const size_t n = status == ZOE_OK ? zoe_store_count(store) : 0;
+    zoe_named_tensor *tensors = calloc(n + 1, sizeof *tensors);
+    float *spoilt = NULL;
+    for (size_t i = 0; i < n && tensors; i++) {
+        tensors[i].name = zoe_store_name(store, i);
+        tensors[i].tensor = zoe_store_tensor(store, i);
+        if (strcmp(tensors[i].name, name) != 0 || tensors[i].tensor.dtype != ZOE_F32)
+            continue;
+        const size_t bytes = zoe_tensor_count(tensors[i].tensor) * sizeof *spoilt;
+        spoilt = malloc(bytes);
+        if (!spoilt)
+            break;
+        memcpy(spoilt, tensors[i].tensor.data, bytes);
+        spoilt[0] = strtof(value, NULL);
+        tensors[i].tensor.data = spoilt;
+    }
+    if (status == ZOE_OK && spoilt)
+        status = zoe_safetensors_write(ctx, out, tensors, n, NULL, 0);
+    const int code = status == ZOE_OK && spoilt ? 0 : fail(in, "cannot be spoilt");
+    free(spoilt);
+    free(tensors);
+    zoe_store_close(store);
+    zoe_context_free(ctx);
+    return code;
 }
 
 static unsigned char gradient(size_t x, size_t y, size_t channel, size_t frame)
@@ -325,6 +359,8 @@ int main(int argc, char **argv)
         return get(argv[2], argv[3], argv[4]);
     if (strcmp(what, "poison") == 0 && argc == 4)
         return poison(argv[2], argv[3]);
+    if (strcmp(what, "spoil_vae") == 0 && argc == 6)
+        return spoil_vae(argv[2], argv[3], argv[4], argv[5]);
     if (strcmp(what, "picture") == 0 && argc == 5)
         return picture(argv[2], number_of(argv[3]), number_of(argv[4]));
     if (strcmp(what, "video") == 0 && argc == 6)

@@ -7,6 +7,9 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -120,8 +123,10 @@ static void commit_onto_a_folder_fails_cleanly(void **state)
 
     zoe_output out;
     zoe_context_clear(p->ctx);
+    assert_int_equal(rmdir(p->file), 0);
     assert_int_equal(zoe_output_open(p->ctx, &out, p->file), ZOE_OK);
     assert_int_equal(zoe_output_write(p->ctx, &out, "x", 1), ZOE_OK);
+    assert_int_equal(zoe_folder_make(p->ctx, p->file), ZOE_OK); /* meanwhile */
     assert_int_equal(zoe_output_commit(p->ctx, &out), ZOE_IO);
     assert_non_null(strstr(zoe_context_message(p->ctx), "cannot rename"));
     assert_int_equal(entries(p->folder), 1);
@@ -192,6 +197,152 @@ static void long_texts_are_read_whole(void **state)
     assert_int_equal(zoe_file_read(p->ctx, &text, &size, "", N), ZOE_MISSING);
 }
 
+static void expect_refused(place *p, const char *path, const char *why)
+{
+    zoe_output out;
+    zoe_context_clear(p->ctx);
+    assert_int_equal(zoe_output_probe(p->ctx, path), ZOE_IO);
+    assert_non_null(strstr(zoe_context_message(p->ctx), why));
+    assert_non_null(strstr(zoe_context_message(p->ctx), path));
+    assert_int_equal(zoe_output_open(p->ctx, &out, path), ZOE_IO);
+    zoe_output_abort(&out);
+}
+
+static void only_files_are_replaced(void **state)
+{
+    place *p = *state;
+    char link[160];
+    snprintf(link, sizeof link, "%s/link", p->folder);
+    expect_refused(p, "/dev/null", "is a device");
+
+    assert_int_equal(mkfifo(p->file, 0600), 0);
+    assert_int_equal(symlink(p->file, link), 0);
+    expect_refused(p, p->file, "is a pipe");
+    expect_refused(p, link, "is a pipe");
+    assert_int_equal(unlink(p->file), 0);
+
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_true(strlen(p->file) < sizeof address.sun_path);
+    memcpy(address.sun_path, p->file, strlen(p->file) + 1);
+    assert_int_equal(bind(s, (const struct sockaddr *)&address, sizeof address), 0);
+    expect_refused(p, p->file, "is a socket");
+    close(s);
+    assert_int_equal(unlink(p->file), 0);
+
+    expect_refused(p, link, "leads nowhere");
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(symlink("link", link), 0);
+    expect_refused(p, link, "leads nowhere");
+    assert_int_equal(entries(p->folder), 1);
+    unlink(link);
+}
+
+static void a_link_stays_and_its_file_is_replaced(void **state)
+{
+    place *p = *state;
+    char link[160], *text;
+    struct stat st;
+    size_t size;
+    write_file(p, "old", 3);
+    snprintf(link, sizeof link, "%s/link", p->folder);
+    assert_int_equal(symlink("a file", link), 0);
+    zoe_output out;
+    assert_int_equal(zoe_output_open(p->ctx, &out, link), ZOE_OK);
+    assert_int_equal(zoe_output_write(p->ctx, &out, "new", 3), ZOE_OK);
+    assert_int_equal(zoe_output_commit(p->ctx, &out), ZOE_OK);
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(zoe_file_read(p->ctx, &text, &size, p->file, 100), ZOE_OK);
+    assert_string_equal(text, "new");
+    zoe_free(text);
+    assert_int_equal(entries(p->folder), 2);
+    unlink(link);
+}
+
+/* Two outputs of one name do not meet before they are complete; the later commit stays. */
+static void parts_have_names_of_their_own(void **state)
+{
+    place *p = *state;
+    zoe_output a, b;
+    char *text;
+    size_t size;
+    assert_int_equal(zoe_output_open(p->ctx, &a, p->file), ZOE_OK);
+    assert_int_equal(zoe_output_open(p->ctx, &b, p->file), ZOE_OK);
+    assert_string_not_equal(a.part, b.part);
+    assert_int_equal(zoe_output_write(p->ctx, &a, "first", 5), ZOE_OK);
+    assert_int_equal(zoe_output_write(p->ctx, &b, "second", 6), ZOE_OK);
+    assert_int_equal(zoe_output_probe(p->ctx, p->file), ZOE_OK);
+    assert_int_equal(entries(p->folder), 2);
+    assert_int_equal(zoe_output_commit(p->ctx, &b), ZOE_OK);
+    assert_int_equal(zoe_output_commit(p->ctx, &a), ZOE_OK);
+    assert_int_equal(zoe_file_read(p->ctx, &text, &size, p->file, 100), ZOE_OK);
+    assert_string_equal(text, "first");
+    zoe_free(text);
+}
+
+/* A handler that ends the process removes what is open and nothing else. */
+static void open_parts_can_be_removed_at_once(void **state)
+{
+    place *p = *state;
+    zoe_output out[20]; /* more than are remembered */
+    write_file(p, "old", 3);
+    for (size_t i = 0; i < 20; i++)
+        assert_int_equal(zoe_output_open(p->ctx, &out[i], p->file), ZOE_OK);
+    zoe_output_abort(&out[3]);
+    assert_int_equal(zoe_output_open(p->ctx, &out[3], p->file), ZOE_OK);
+    assert_int_equal(entries(p->folder), 21);
+    zoe_outputs_unlink();
+    assert_int_equal(entries(p->folder), 1 + 4);
+    for (size_t i = 0; i < 20; i++)
+        zoe_output_abort(&out[i]);
+    zoe_outputs_unlink();
+    assert_int_equal(entries(p->folder), 1);
+}
+
+/* The longest names; characters are not cut in two. */
+static void long_names_have_short_parts(void **state)
+{
+    place *p = *state;
+    char path[512];
+    for (int letters = 0; letters < 3; letters++) {
+        size_t n = (size_t)snprintf(path, sizeof path, "%s/%.*s", p->folder, letters, "xx");
+        const size_t begin = strlen(p->folder) + 1;
+        while (n - begin + 3 <= 255)
+            n += (size_t)snprintf(path + n, sizeof path - n, "猫");
+        zoe_output out;
+        assert_int_equal(zoe_output_open(p->ctx, &out, path), ZOE_OK);
+        const char *name = zoe_path_name(out.part), *dot = strchr(name, '.');
+        assert_true(strlen(name) <= 255);
+        assert_int_equal((dot - name - letters) % 3, 0);
+        assert_int_equal(zoe_output_commit(p->ctx, &out), ZOE_OK);
+        assert_int_equal(unlink(path), 0);
+        snprintf(path + n, sizeof path - n, "猫");
+        expect_refused(p, path, "too long");
+    }
+}
+
+static void part_folders_are_new(void **state)
+{
+    place *p = *state;
+    char *a, *b;
+    assert_int_equal(zoe_folder_make_part(p->ctx, &a, p->folder), ZOE_OK);
+    assert_int_equal(zoe_folder_make_part(p->ctx, &b, p->folder), ZOE_OK);
+    assert_string_not_equal(a, b);
+    assert_int_equal(zoe_path_name(a)[0], '.');
+    assert_int_equal(rmdir(a), 0);
+    assert_int_equal(rmdir(b), 0);
+    zoe_free(a);
+    zoe_free(b);
+    zoe_context_clear(p->ctx);
+    assert_int_equal(zoe_folder_make_part(p->ctx, &a, p->file), ZOE_IO);
+    assert_null(a);
+    zoe_alloc_fail_at(1);
+    assert_int_equal(zoe_folder_make_part(p->ctx, &a, p->folder), ZOE_NOMEM);
+    zoe_alloc_fail_at(0);
+    assert_null(a);
+}
+
 /* Whatever allocation fails, the call says NOMEM and leaves neither memory nor files. */
 static void failing_memory_leaves_nothing(void **state)
 {
@@ -241,6 +392,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(abort_keeps_the_old_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(commit_onto_a_folder_fails_cleanly, set_up, tear_down),
         cmocka_unit_test_setup_teardown(probe_leaves_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_files_are_replaced, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_link_stays_and_its_file_is_replaced, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(parts_have_names_of_their_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(open_parts_can_be_removed_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(long_names_have_short_parts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(part_folders_are_new, set_up, tear_down),
         cmocka_unit_test_setup_teardown(maps_show_the_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(long_texts_are_read_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failing_memory_leaves_nothing, set_up, tear_down),

@@ -477,9 +477,26 @@ static void failing_memory_is_told(void **state)
     }
 }
 
+static void kinds_are_told_by_suffix(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        zoe_video_kind kind;
+    } wanted[] = {
+        {"a.mp4", ZOE_VIDEO_MP4},   {"a.MP4", ZOE_VIDEO_MP4},       {"x.y/a.WebM", ZOE_VIDEO_WEBM},
+        {"-", ZOE_VIDEO_Y4M},       {"a.Y4m", ZOE_VIDEO_Y4M},       {"a.PNG", ZOE_VIDEO_PNG},
+        {"a.b.png", ZOE_VIDEO_PNG}, {"x.mp4/a", ZOE_VIDEO_UNKNOWN}, {".mp4", ZOE_VIDEO_UNKNOWN},
+        {"", ZOE_VIDEO_UNKNOWN},    {"a.mp4x", ZOE_VIDEO_UNKNOWN},  {"a.", ZOE_VIDEO_UNKNOWN},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        assert_int_equal(zoe_video_kind_of(wanted[i].path), wanted[i].kind);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kinds_are_told_by_suffix),
         cmocka_unit_test(no_frame_is_lost_or_added),
         cmocka_unit_test(metadata_come_back),
         cmocka_unit_test(bytes_are_reproducible),
