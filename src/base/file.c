@@ -24,7 +24,7 @@ static zoe_status open_failed(zoe_context *ctx, const char *path)
 zoe_status zoe_map_open(zoe_context *ctx, zoe_map *map, const char *path)
 {
     *map = (zoe_map){0};
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us up */
     if (fd < 0)
         return open_failed(ctx, path);
     zoe_status status = ZOE_OK;
@@ -76,6 +76,11 @@ zoe_status zoe_file_read(zoe_context *ctx, char **text, size_t *size, const char
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return open_failed(ctx, path);
+    struct stat st;
+    if (fstat(fd, &st) != 0 || S_ISDIR(st.st_mode) || S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)) {
+        close(fd);
+        return zoe_fail(ctx, ZOE_IO, "%s: is a folder or a device, not a file", path);
+    }
     zoe_status status = ZOE_OK;
     void *buffer = NULL;
     size_t used = 0, room = 0;

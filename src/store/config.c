@@ -20,12 +20,16 @@ zoe_status zoe_json_parse(zoe_context *ctx, json_t **root, const char *text, siz
 
 zoe_status zoe_json_read(zoe_context *ctx, json_t **root, const char *path)
 {
-    char *text;
-    size_t size;
+    zoe_map map;
+    zoe_status status;
     *root = NULL;
-    TRY(zoe_file_read(ctx, &text, &size, path, ZOE_JSON_LIMIT));
-    const zoe_status status = zoe_json_parse(ctx, root, text, size, path);
-    zoe_free(text);
+    TRY(zoe_map_open(ctx, &map, path));
+    if (map.size > ZOE_JSON_LIMIT)
+        status = zoe_fail(ctx, ZOE_FORMAT, "%s: %zu bytes of JSON, at most %zu are read", path,
+                          map.size, (size_t)ZOE_JSON_LIMIT);
+    else
+        status = zoe_json_parse(ctx, root, map.data ? (const char *)map.data : "", map.size, path);
+    zoe_map_close(&map);
     return status;
 }
 

@@ -148,6 +148,21 @@ static void probe_leaves_nothing(void **state)
     assert_int_equal(zoe_output_probe(p->ctx, "/proc/out.mp4"), ZOE_IO);
 }
 
+static void odd_files_do_not_hold_up(void **state)
+{
+    place *p = *state;
+    char *text;
+    size_t size;
+    zoe_map map;
+    assert_int_equal(mkfifo(p->file, 0600), 0);
+    assert_int_equal(zoe_map_open(p->ctx, &map, p->file), ZOE_IO);
+    assert_non_null(strstr(zoe_context_message(p->ctx), "a device or pipe"));
+    assert_int_equal(unlink(p->file), 0);
+    zoe_context_clear(p->ctx);
+    assert_int_equal(zoe_file_read(p->ctx, &text, &size, "/dev/zero", 1u << 20), ZOE_IO);
+    assert_non_null(strstr(zoe_context_message(p->ctx), "/dev/zero"));
+}
+
 static void maps_show_the_file(void **state)
 {
     place *p = *state;
@@ -398,6 +413,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(open_parts_can_be_removed_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(long_names_have_short_parts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(part_folders_are_new, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(odd_files_do_not_hold_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(maps_show_the_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(long_texts_are_read_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failing_memory_leaves_nothing, set_up, tear_down),
