@@ -1,5 +1,9 @@
 # On a terminal: sentences are wrapped, progress is one line that is erased and written anew, nothing is wider than it is.
 . "$COMMON"
+"$TOOL" terminal 80 true >/dev/null 2>&1 || {
+    echo "skipped: this system has no pseudoterminals"
+    exit 77
+}
 
 on_terminal() {
     said="terminal $*"
