@@ -8,7 +8,7 @@ For every picture two clips are made with the same seed: one for its prompt and 
   direction, stays), for the thresholds see `judge`;
 - pairs: pictures whose first clip does as told while the other prompt makes it do something else;
 - the PSNR of the first frame against the picture;
-- with --pytorch also the PSNR of unseen clips through the VAE and back.
+- the PSNR of unseen clips through the VAE and back (with --engine by the program vae_roundtrip that is built beside zoe).
 """
 import argparse
 import glob
@@ -117,7 +117,34 @@ def by_engine(a, jobs):
             out.append(np.stack([np.asarray(Image.open(p).convert("RGB")) for p in names]))
         print(f"{len(out)}/{len(jobs)} {prompt}", file=sys.stderr, flush=True)
     print(f"{(time.time() - t0) / len(jobs):.2f} s a clip, start of the program included")
+    vae_by_engine(a)
     return out
+
+
+def unseen_clips():
+    """32 clips from seeds that training never saw, float [n, 3, 17, 64, 64] in [-1, 1]."""
+    g, rng = np.random.default_rng(31337), random.Random(31337)
+    scenes = clips.make_scenes(32, g)
+    return clips.render(scenes, clips.pick_motions(scenes, 1, rng))
+
+
+def vae_by_engine(a):
+    """Every clip, in 8 bits, through the program beside zoe that encodes and decodes it."""
+    tool = os.path.join(os.path.dirname(os.path.abspath(a.engine)), "vae_roundtrip")
+    rows = []
+    for clip in unseen_clips():
+        with tempfile.TemporaryDirectory() as tmp:
+            frames = np.clip(np.rint((clip + 1) * 127.5), 0, 255).astype(np.uint8).transpose(1, 2, 3, 0)
+            names = [os.path.join(tmp, f"{i:02d}.png") for i in range(len(frames))]
+            for name, frame in zip(names, frames):
+                Image.fromarray(frame).save(name)
+            run = subprocess.run([tool, os.path.join(a.model, "Wan2.1_VAE.pth"), *names], capture_output=True, text=True)
+            if run.returncode:
+                raise SystemExit(f"{tool}: {run.stderr}")
+            rows.append([float(x) for x in run.stdout.split()])
+    mean = lambda db: -10 * np.log10(np.mean(10 ** (-np.array(db) / 10), 0))
+    print(f"VAE round trip over {len(rows)} unseen clips: {mean([r[0] for r in rows]):.2f} dB, worst clip "
+          f"{min(r[0] for r in rows):.2f} dB; frames " + " ".join(f"{x:.1f}" for x in mean([r[1:] for r in rows])))
 
 
 def by_pytorch(a, jobs):
@@ -131,9 +158,7 @@ def by_pytorch(a, jobs):
         v = pipe(x, prompts, seeds, steps=a.steps)
         out += list(((v + 1) * 127.5).byte().permute(0, 2, 3, 4, 1).numpy())
     with torch.no_grad():
-        g, rng = np.random.default_rng(31337), random.Random(31337)
-        scenes = clips.make_scenes(32, g)
-        v = torch.from_numpy(clips.render(scenes, clips.pick_motions(scenes, 1, rng)))
+        v = torch.from_numpy(unseen_clips())
         e = torch.cat([(pipe.decode(pipe.encode(c)) - c).square() for c in v.split(4)])
         db = lambda x: -10 * np.log10(x / 4)
         print(f"VAE round trip over 32 unseen clips: {db(e.mean().item()):.2f} dB, worst clip "
