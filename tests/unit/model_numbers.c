@@ -316,6 +316,49 @@ static void padding_counts(void **state)
     zoe_free(p);
 }
 
+/* Sequences of more than one chunk, with tails of many lengths: they run, and give the same bytes from one and two threads. */
+static void long_sequences(void **state)
+{
+    static const size_t rows[] = {257, 306, 311, 360, 425, 470, 512, 600}; /* of 4 tokens each */
+    zoe_context *ctx = *state, *alone = zoe_context_new(1);
+    list l = {.ctx = ctx};
+    assert_non_null(alone);
+    add_transformer(&l, 128, 96, 1);
+    zoe_store *store = make_store(&l, transformer_rule);
+    zoe_wan *wan;
+    zoe_wan_text *text;
+    assert_int_equal(zoe_wan_open(ctx, &wan, store, NULL, false), ZOE_OK);
+    float *context = values(ctx, 5 * 64, 3, 0.0, 1.0);
+    assert_int_equal(zoe_wan_text_new(ctx, &text, wan, context, 5, NULL), ZOE_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const size_t h = 2 * rows[i], w = 8, cells = h * w;
+        zoe_wan_work *work;
+        float *x = values(ctx, 16 * cells, 1, 0.0, 1.0), *y = values(ctx, 20 * cells, 2, 0.0, 1.0);
+        float *out[2];
+        for (size_t j = 0; j < 2; j++) {
+            zoe_context *c = j ? alone : ctx;
+            out[j] = values(ctx, 16 * cells, 4, 0.0, 1.0);
+            assert_int_equal(zoe_wan_work_new(c, &work, zoe_wan_dims_of(wan), false, 1, h, w),
+                             ZOE_OK);
+            if (zoe_wan_forward(c, wan, work, out[j], x, y, text, 500.0, NULL) != ZOE_OK)
+                fail_msg("%zu tokens: %s", 4 * rows[i], zoe_context_message(c));
+            zoe_wan_work_free(work);
+        }
+        assert_memory_equal(out[0], out[1], 16 * cells * sizeof(float));
+        for (size_t j = 0; j < 16 * cells; j++)
+            assert_true(isfinite(out[0][j]));
+        zoe_free(out[0]);
+        zoe_free(out[1]);
+        zoe_free(x);
+        zoe_free(y);
+    }
+    zoe_wan_text_free(text);
+    zoe_wan_close(wan);
+    zoe_store_close(store);
+    zoe_free(context);
+    zoe_context_free(alone);
+}
+
 /* Opens a small transformer with one tensor more; what is said must hold `words`. */
 static void refuse(zoe_context *ctx, const char *name, zoe_status wanted, const char *words)
 {
@@ -362,6 +405,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(transformer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(padding_counts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(text_encoder, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(long_sequences, set_up, tear_down),
         cmocka_unit_test_setup_teardown(foreign_tensors_are_refused, set_up, tear_down),
         cmocka_unit_test(buckets),
     };

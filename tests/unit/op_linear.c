@@ -264,6 +264,31 @@ static void columns_of_one_buffer_do_not_overlap(void **state)
     tensor_free(a.w);
 }
 
+/* A caller who plans for a chunk of rows runs shorter ones too. */
+static void workspaces_grow_with_their_shapes(void **state)
+{
+    (void)state;
+    zoe_context *ctx = zoe_context_new(2);
+    size_t linear = 0, attention = 0;
+    assert_non_null(ctx);
+    for (size_t n = 1; n < 1100; n++) {
+        const zoe_linear_args l = {.y = zoe_tensor_2d(NULL, ZOE_F32, n, 500),
+                                   .x = zoe_tensor_2d(NULL, ZOE_F32, n, 96),
+                                   .w = zoe_tensor_2d(NULL, ZOE_BF16, 500, 96)};
+        const zoe_attention_args a = {.o = zoe_tensor_3d(NULL, ZOE_F32, n, 2, 32),
+                                      .q = zoe_tensor_3d(NULL, ZOE_F32, n, 2, 32),
+                                      .k = zoe_tensor_3d(NULL, ZOE_F32, n, 2, 32),
+                                      .v = zoe_tensor_3d(NULL, ZOE_F32, n, 2, 32),
+                                      .scale = 1.0f,
+                                      .last_count = 1};
+        assert_true(zoe_linear_workspace(ctx, &l) >= linear);
+        assert_true(zoe_attention_workspace(ctx, &a) >= attention);
+        linear = zoe_linear_workspace(ctx, &l);
+        attention = zoe_attention_workspace(ctx, &a);
+    }
+    zoe_context_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +300,7 @@ int main(void)
         cmocka_unit_test(nan_stays_in_its_row),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(columns_of_one_buffer_do_not_overlap),
+        cmocka_unit_test(workspaces_grow_with_their_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,14 @@ static size_t whole_panels(size_t n)
     return zoe_ceil_div(n, ZOE_PANEL) * ZOE_PANEL;
 }
 
+/* Where whole rows of scores are kept, fewer queries at a time. */
+static size_t limit_queries(const attention_job *job, size_t queries)
+{
+    if (job->args->round_scores && queries > KEPT_SCORES / job->score_stride)
+        return KEPT_SCORES / job->score_stride + 1;
+    return queries;
+}
+
 static void plan_tiles(attention_job *job, const zoe_attention_args *args)
 {
     job->args = args;
@@ -49,9 +57,7 @@ static void plan_tiles(attention_job *job, const zoe_attention_args *args)
     job->D = args->q.shape[2];
     job->Lk = args->k.shape[0];
     job->score_stride = whole_panels(args->round_scores ? job->Lk : zoe_min(KEYS, job->Lk));
-    job->queries = zoe_even_block(job->Lq, TILE, 6);
-    if (args->round_scores && job->queries > KEPT_SCORES / job->score_stride)
-        job->queries = KEPT_SCORES / job->score_stride + 1;
+    job->queries = limit_queries(job, zoe_even_block(job->Lq, TILE, 6));
     job->tiles = zoe_ceil_div(job->Lq, job->queries);
     job->q_stride = whole_panels(job->D);
     job->o_stride = job->q_stride;
@@ -197,6 +203,7 @@ size_t zoe_cpu_attention_workspace(const zoe_context *ctx, const zoe_attention_a
     attention_job job;
     attention_scratch s;
     plan_tiles(&job, args);
+    job.queries = limit_queries(&job, zoe_block_room(job.Lq, TILE, 6));
     return lay_out(&job, &s, NULL) * (size_t)zoe_context_threads(ctx);
 }
 

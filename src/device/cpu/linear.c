@@ -50,10 +50,12 @@ static void plan_blocks(linear_job *job, const zoe_linear_args *args)
     job->blocks_n = zoe_ceil_div(job->N, job->columns);
     const size_t block_bytes = job->rows * job->K * zoe_dtype_bytes(args->x.dtype);
     job->group = block_bytes > 0 && block_bytes < GROUP_BYTES ? GROUP_BYTES / block_bytes : 1;
-    job->worker_bytes = zoe_arena_bytes(job->rows * SLICE_STRIDE, sizeof(float)) +
+    const size_t rows = zoe_block_room(job->M, BLOCK_M, 6);
+    const size_t columns = zoe_block_room(job->N, BLOCK_N, ZOE_PANEL);
+    job->worker_bytes = zoe_arena_bytes(rows * SLICE_STRIDE, sizeof(float)) +
                         zoe_arena_bytes(SLICE * ZOE_PANEL, sizeof(float)) +
-                        zoe_arena_bytes(job->rows * job->columns, sizeof(float)) +
-                        2 * zoe_arena_bytes(job->columns, sizeof(float));
+                        zoe_arena_bytes(rows * columns, sizeof(float)) +
+                        2 * zoe_arena_bytes(columns, sizeof(float));
 }
 
 static linear_scratch scratch_of(const linear_job *job, size_t worker)

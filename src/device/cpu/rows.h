@@ -71,4 +71,11 @@ static inline size_t zoe_even_block(size_t n, size_t most, size_t unit)
     return zoe_ceil_div(block, unit) * unit;
 }
 
+/* The most that zoe_even_block gives for n or fewer: workspaces are sized by it, so that one for n
+ * elements serves fewer as well. */
+static inline size_t zoe_block_room(size_t n, size_t most, size_t unit)
+{
+    return zoe_ceil_div(zoe_min(n, most), unit) * unit;
+}
+
 #endif
