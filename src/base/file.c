@@ -281,6 +281,9 @@ static zoe_status open_part(zoe_context *ctx, zoe_output *out)
         TRY(name_part(ctx, &out->part, out->path));
         out->fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (out->fd >= 0) {
+            struct stat old;
+            if (stat(out->path, &old) == 0) /* who could not read the old file cannot read this */
+                (void)!fchmod(out->fd, old.st_mode & 0777);
             remember_part(out->part);
             return ZOE_OK;
         }

@@ -109,9 +109,10 @@ static bool is_in_folder(const struct stat *file, const char *folder, int depth)
 /* A part of the checkpoint: a file, an index beside its shards, or a folder. */
 static bool is_of_part(const struct stat *file, const char *part)
 {
-    static const char index[] = ".index.json";
+    static const char index[] = ".index.json", config[] = "config.json";
     enum { DEPTH = 2 }; /* google/umt5-xxl/spiece.model */
     struct stat st;
+    char beside[PATH_MAX];
     if (!part || stat(part, &st) != 0)
         return false;
     if (S_ISDIR(st.st_mode))
@@ -119,13 +120,17 @@ static bool is_of_part(const struct stat *file, const char *part)
     if (same_file(&st, file))
         return true;
     const size_t n = strlen(part), suffix = sizeof index - 1;
-    char folder[PATH_MAX];
-    if (n < suffix || n >= sizeof folder || strcmp(part + n - suffix, index) != 0)
-        return false;
     const size_t begin = (size_t)(zoe_path_name(part) - part);
-    memcpy(folder, part, begin);
-    memcpy(folder + begin, ".", 2);
-    return is_in_folder(file, folder, 0);
+    if (begin + sizeof config > sizeof beside)
+        return false;
+    memcpy(beside, part, begin);
+    memcpy(beside + begin, config, sizeof config);
+    if (stat(beside, &st) == 0 && same_file(&st, file))
+        return true;
+    if (n < suffix || strcmp(part + n - suffix, index) != 0)
+        return false;
+    memcpy(beside + begin, ".", 2);
+    return is_in_folder(file, beside, 0);
 }
 
 static zoe_status check_model(zoe_context *ctx, const place *out, const zoe_job_params *p)

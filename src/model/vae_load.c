@@ -34,6 +34,9 @@ static zoe_status load_conv(const loader *l, zoe_conv_weights **packed, const ch
                         zoe_store_path(l->store), full, zoe_dtype_name(w.dtype));
     snprintf(full, sizeof full, "%s%s.bias", prefix, name);
     TRY(zoe_store_get(l->ctx, l->store, &bias, full, 1, &out));
+    if (bias.dtype == ZOE_F64)
+        return zoe_fail(l->ctx, ZOE_UNSUPPORTED, "%s: tensor %s is f64; f32, f16 or bf16 is wanted",
+                        zoe_store_path(l->store), full);
     if (count) {
         w.data = (unsigned char *)w.data + first * (size_t)w.stride[0] * zoe_dtype_bytes(w.dtype);
         bias.data = (unsigned char *)bias.data + first * zoe_dtype_bytes(bias.dtype);
@@ -199,13 +202,18 @@ static zoe_status load_net(const loader *l, vae_net *net, bool encoder, size_t i
     return append(l, net, room, part, "head", VAE_HEAD, 0);
 }
 
+static bool is_resample(vae_kind kind)
+{
+    return kind == VAE_DOWN2D || kind == VAE_DOWN3D || kind == VAE_UP2D || kind == VAE_UP3D;
+}
+
 /* Eight pixels a side to one latent, four frames to one. */
 static zoe_status check_strides(const loader *l, const vae_net *net, const char *part)
 {
     size_t space = 0, time = 0;
     for (size_t i = 0; i < net->count; i++) {
         const vae_kind kind = net->layers[i].kind;
-        space += kind == VAE_DOWN2D || kind == VAE_DOWN3D || kind == VAE_UP2D || kind == VAE_UP3D;
+        space += is_resample(kind);
         time += kind == VAE_DOWN3D || kind == VAE_UP3D;
     }
     if (space != 3 || time != 2)
@@ -213,6 +221,35 @@ static zoe_status check_strides(const loader *l, const vae_net *net, const char 
                         "%s: the %s changes size %zu times and frame rate %zu times; the Wan 2.1 "
                         "VAE does 3 and 2",
                         zoe_store_path(l->store), part, space, time);
+    return ZOE_OK;
+}
+
+/* Every level has as many residual blocks as the others, and the middle has three layers: a shortened list of layers, which
+ * the names alone do not show, would decode other pictures. */
+static zoe_status check_levels(const loader *l, const vae_net *net, const char *part)
+{
+    size_t middle = 0, first = 0, blocks = 0, levels = 0;
+    bool even = true;
+    for (size_t i = 0; i < net->count; i++) {
+        const vae_layer *y = &net->layers[i];
+        if (strncmp(y->name, "middle.", 7) == 0)
+            middle++;
+        else
+            blocks += y->kind == VAE_RESIDUAL;
+        const bool last = i + 1 == net->count;
+        if (!is_resample(y->kind) && !last)
+            continue;
+        first = levels == 0 ? blocks : first;
+        even = even && blocks == first;
+        levels++;
+        blocks = 0;
+    }
+    if (middle != 3 || !even || first == 0)
+        return zoe_fail(l->ctx, ZOE_MISSING,
+                        "%s: the %s lacks layers: its middle has %zu of 3, its levels have %s "
+                        "residual blocks",
+                        zoe_store_path(l->store), part, middle,
+                        even ? "equal numbers of" : "unequal numbers of");
     return ZOE_OK;
 }
 
@@ -264,6 +301,8 @@ static zoe_status load(const loader *l)
     TRY(load_net(l, &m->decoder, false, m->z));
     TRY(check_strides(l, &m->encoder, "encoder"));
     TRY(check_strides(l, &m->decoder, "decoder"));
+    TRY(check_levels(l, &m->encoder, "encoder"));
+    TRY(check_levels(l, &m->decoder, "decoder"));
     if (m->encoder.layers[m->encoder.count - 1].out != 2 * m->z ||
         m->decoder.layers[m->decoder.count - 1].out != 3)
         return zoe_fail(l->ctx, ZOE_FORMAT,

@@ -113,7 +113,8 @@ static bool split_block(const char *name, size_t *block, const char **rest)
         if (n > 1u << 20)
             return false;
     }
-    if (p == name + sizeof prefix - 1 || *p != '.')
+    const size_t digits = (size_t)(p - name) - (sizeof prefix - 1);
+    if (digits == 0 || *p != '.' || (digits > 1 && name[sizeof prefix - 1] == '0'))
         return false;
     *block = n;
     *rest = p + 1;

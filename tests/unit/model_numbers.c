@@ -381,6 +381,7 @@ static void foreign_tensors_are_refused(void **state)
     refuse(ctx, "blocks.0.ffn.0.scale_weight", ZOE_UNSUPPORTED, "separate scales");
     refuse(ctx, "scaled_fp8", ZOE_UNSUPPORTED, "scaled_fp8");
     refuse(ctx, "blocks.0.self_attn.q.lora_A.weight", ZOE_UNSUPPORTED, "LoRA");
+    refuse(ctx, "blocks.00.ffn.0.weight", ZOE_UNSUPPORTED, "blocks.00");
     refuse(ctx, "something.else", ZOE_UNSUPPORTED, "something.else");
     refuse(ctx, "blocks.2.modulation", ZOE_MISSING, "blocks.1.modulation"); /* a gap */
     refuse(ctx, "vace_blocks.0.before_proj.weight", ZOE_UNSUPPORTED, "VACE");
