@@ -61,7 +61,6 @@ typedef struct zoe_output_frames {
     bool made_folder;           /* frames_out was not there before */
     char *part;                 /* the hidden folder; NULL: no PNG files, or all moved up */
     size_t pngs;                /* written to it so far */
-    size_t moved;               /* from it to their place */
     const char *metadata[2][2]; /* key, value */
     size_t n_meta;
 } zoe_output_frames;

@@ -262,24 +262,29 @@ static zoe_status move_png(zoe_output_frames *out, size_t index)
     TRY_GOTO(png_path(out->ctx, &from, out->part, index));
     TRY_GOTO(png_path(out->ctx, &to, out->job->params.frames_out, index));
     if (rename(from, to) != 0)
-        status =
-            zoe_fail(out->ctx, ZOE_IO, "%s: cannot rename to %s: %s", from, to, strerror(errno));
+        status = zoe_fail(out->ctx, ZOE_IO,
+                          "%s: cannot rename to %s: %s; the clip is whole: what could not be moved "
+                          "stays in %s",
+                          from, to, strerror(errno), out->part);
 done:
     zoe_free(from);
     zoe_free(to);
     return status;
 }
 
+/* From here on nothing is taken back: frames that were moved have replaced older ones. */
 static zoe_status move_pngs(zoe_output_frames *out)
 {
-    for (; out->moved < out->pngs; out->moved++)
-        TRY(move_png(out, out->moved));
-    rmdir(out->part);
+    zoe_status status = ZOE_OK;
+    for (size_t i = 0; i < out->pngs && status == ZOE_OK; i++)
+        status = move_png(out, i);
+    rmdir(out->part); /* if it is empty */
     zoe_free(out->part);
     out->part = NULL;
     out->made_folder = false;
-    warn_of_old_frames(out->ctx, out->job->params.frames_out, out->pngs);
-    return ZOE_OK;
+    if (status == ZOE_OK)
+        warn_of_old_frames(out->ctx, out->job->params.frames_out, out->pngs);
+    return status;
 }
 
 zoe_status zoe_output_frames_close(zoe_output_frames *out)
@@ -294,10 +299,9 @@ zoe_status zoe_output_frames_close(zoe_output_frames *out)
 /* What was written of a clip that did not become whole. */
 static void remove_pngs(const zoe_output_frames *out)
 {
-    const char *folder = out->job->params.frames_out;
     for (size_t i = 0; i < out->pngs; i++) {
         char *path;
-        if (png_path(out->ctx, &path, i < out->moved ? folder : out->part, i) != ZOE_OK)
+        if (png_path(out->ctx, &path, out->part, i) != ZOE_OK)
             break;
         unlink(path);
         zoe_free(path);
