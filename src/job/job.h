@@ -12,7 +12,10 @@
 #include "text/text.h"
 #include "zoetrope/job.h"
 
-enum { ZOE_EXPERTS = 2 }; /* indexed by zoe_expert */
+enum {
+    ZOE_EXPERTS = 2,      /* indexed by zoe_expert */
+    ZOE_MASK_CHANNELS = 4 /* of the condition, before the picture's latent */
+};
 
 typedef enum zoe_branch { ZOE_COND, ZOE_UNCOND, ZOE_BRANCHES } zoe_branch;
 

@@ -5,7 +5,6 @@
 #include <sys/random.h>
 
 enum {
-    MASK_CHANNELS = 4,
     PROGRAM_BYTES = 64 << 20 /* the program itself with its libraries, and small things */
 };
 
@@ -29,11 +28,11 @@ static zoe_status check_expert(zoe_context *ctx, const zoe_job *job, zoe_expert 
     const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[expert]);
     const zoe_wan_dims *other = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
     const char *path = zoe_store_path(job->expert_store[expert]);
-    if (d->in_dim != 2 * d->out_dim + MASK_CHANNELS)
+    if (d->in_dim != 2 * d->out_dim + ZOE_MASK_CHANNELS)
         return zoe_fail(ctx, ZOE_UNSUPPORTED,
                         "%s: takes %zu channels and gives %zu; image-to-video of the Wan 2.2 A14B "
                         "kind takes 2 x %zu + %d%s",
-                        path, d->in_dim, d->out_dim, d->out_dim, (int)MASK_CHANNELS,
+                        path, d->in_dim, d->out_dim, d->out_dim, (int)ZOE_MASK_CHANNELS,
                         d->in_dim == d->out_dim ? ": this is a text-to-video model" : "");
     if (d->text_dim != zoe_umt5_dim(job->umt5))
         return zoe_fail(

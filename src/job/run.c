@@ -1,8 +1,6 @@
 /* The order of the work. Reads like the method. */
 #include "job/job.h"
 
-enum { MASK_CHANNELS = 4 };
-
 static const char *expert_name(zoe_expert expert)
 {
     return expert == ZOE_HIGH_NOISE ? "high-noise" : "low-noise";
@@ -97,14 +95,14 @@ static zoe_status encode_picture(zoe_context *ctx, zoe_job *job)
     TRY(zoe_store_check(ctx, job->vae_store));
     TRY(zoe_vae_open(ctx, &vae, job->vae_store));
     zoe_store_drop(job->vae_store);
-    const size_t channels = MASK_CHANNELS + zoe_vae_channels(vae);
+    const size_t channels = ZOE_MASK_CHANNELS + zoe_vae_channels(vae);
     TRY_GOTO(take_floats(ctx, &job->condition, channels * cells, "condition"));
-    for (size_t c = 0; c < MASK_CHANNELS; c++)
+    for (size_t c = 0; c < ZOE_MASK_CHANNELS; c++)
         for (size_t i = 0; i < cells; i++)
             job->condition[c * cells + i] = i < plane ? 1.0f : 0.0f;
     clip source = {.job = job};
-    TRY_GOTO(zoe_vae_encode(ctx, vae, job->condition + MASK_CHANNELS * cells, p->frames, p->height,
-                            p->width, read_frame, &source, encode_progress, NULL));
+    TRY_GOTO(zoe_vae_encode(ctx, vae, job->condition + ZOE_MASK_CHANNELS * cells, p->frames,
+                            p->height, p->width, read_frame, &source, encode_progress, NULL));
     if (!all_finite(job->condition, channels * cells)) {
         status =
             zoe_fail(ctx, ZOE_NONFINITE, "the VAE encoder gave NaN or inf for the picture (%s)",
