@@ -1,7 +1,9 @@
-/* The sub-commands of `zoe`, one file each. Each gets argv from its own name on and returns the
- * program's exit code. */
+/* The sub-commands of `zoe`, one file each. What a command says of itself here is what its help,
+ * its manual page and the completions of the shells are made of. */
 #ifndef ZOE_COMMANDS_H
 #define ZOE_COMMANDS_H
+
+#include "options.h"
 
 enum {
     ZOE_EXIT_DONE = 0,
@@ -12,7 +14,27 @@ enum {
     ZOE_EXIT_INTERRUPTED = 130
 };
 
-int zoe_generate_main(int argc, char **argv);
-int zoe_version_main(int argc, char **argv);
+/* Gets argv from the command's own name on; returns the program's exit code. */
+typedef int (*zoe_command_fn)(int argc, char **argv);
+
+typedef struct zoe_command {
+    const char *name;
+    const char *summary; /* one line, begins with a verb: "makes a video from ..." */
+    const char *usage;   /* what follows "zoe NAME"; lines are alternatives */
+    const char *text;    /* paragraphs and examples after the options; NULL for none. A paragraph
+                            that begins with two blanks is shown as it stands */
+    const zoe_option *rows;
+    size_t n_rows;
+    zoe_command_fn run;
+} zoe_command;
+
+extern const zoe_command zoe_generate_command;
+extern const zoe_command zoe_version_command;
+
+/* All of them, in the order of the help text; ends with NULL. */
+extern const zoe_command *const zoe_commands[];
+
+/* Prints the command's help text to standard output. */
+void zoe_command_help(const zoe_command *command);
 
 #endif

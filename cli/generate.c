@@ -105,7 +105,7 @@ int zoe_generate_main(int argc, char **argv)
     zoe_request request;
     int code = zoe_request_read(&request, argc, argv);
     if (code == ZOE_EXIT_DONE && request.help)
-        zoe_request_help();
+        zoe_command_help(&zoe_generate_command);
     else if (code == ZOE_EXIT_DONE)
         code = run_request(&request);
     zoe_request_free(&request);

@@ -9,39 +9,47 @@
 #include "commands.h"
 #include "message.h"
 
-typedef struct command {
-    const char *name, *help;
-    int (*run)(int argc, char **argv);
-} command;
-
 static int help_main(int argc, char **argv);
 
-static const command commands[] = {
-    {"generate", "makes a video from a picture and a prompt", zoe_generate_main},
-    {"help", "explains a command: zoe help generate", help_main},
-    {"version", "what this program was built with", zoe_version_main},
+static const zoe_command help_command = {
+    .name = "help",
+    .summary = "explains a command: zoe help generate",
+    .usage = "[COMMAND]",
+    .run = help_main,
 };
-enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
-static const command *find_command(const char *name)
+const zoe_command *const zoe_commands[] = {
+    &zoe_generate_command,
+    &zoe_version_command,
+    &help_command,
+    NULL,
+};
+
+static const zoe_command *find_command(const char *name)
 {
-    for (size_t i = 0; i < COMMANDS; i++)
-        if (strcmp(name, commands[i].name) == 0)
-            return &commands[i];
+    for (size_t i = 0; zoe_commands[i]; i++)
+        if (strcmp(name, zoe_commands[i]->name) == 0)
+            return zoe_commands[i];
     return NULL;
 }
 
 static int unknown_command(const char *name)
 {
-    return zoe_refuse(ZOE_EXIT_USAGE, "INVALID",
-                      "%s is no command; they are generate, help and version", name);
+    char list[512];
+    size_t used = 0;
+    for (size_t i = 0; zoe_commands[i] && used < sizeof list; i++) {
+        const char *joint = i == 0 ? "" : zoe_commands[i + 1] ? ", " : " and ";
+        used +=
+            (size_t)snprintf(list + used, sizeof list - used, "%s%s", joint, zoe_commands[i]->name);
+    }
+    return zoe_refuse(ZOE_EXIT_USAGE, "INVALID", "%s is no command; they are %s", name, list);
 }
 
 static void print_commands(FILE *to)
 {
     fputs("zoe turns a picture and a prompt into a video.\n\n    zoe COMMAND [options]\n\n", to);
-    for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+    for (size_t i = 0; zoe_commands[i]; i++)
+        fprintf(to, "  %-12s %s\n", zoe_commands[i]->name, zoe_commands[i]->summary);
     fputs("\nBegin with: zoe generate --help\n", to);
 }
 
@@ -51,15 +59,14 @@ static int help_main(int argc, char **argv)
         print_commands(stdout);
         return ZOE_EXIT_DONE;
     }
-    const command *c = find_command(argv[1]);
+    const zoe_command *c = find_command(argv[1]);
     if (!c)
         return unknown_command(argv[1]);
-    if (c->run == help_main) {
+    if (c == &help_command)
         print_commands(stdout);
-        return ZOE_EXIT_DONE;
-    }
-    char help[] = "--help", *arguments[] = {argv[1], help, NULL};
-    return c->run(2, arguments);
+    else
+        zoe_command_help(c);
+    return ZOE_EXIT_DONE;
 }
 
 /* A standard stream that the caller closed would otherwise be the next file that is opened, and
@@ -83,8 +90,8 @@ static int dispatch(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help_main(1, argv + 1);
     if (strcmp(argv[1], "--version") == 0)
-        return zoe_version_main(1, argv + 1);
-    const command *c = find_command(argv[1]);
+        return zoe_version_command.run(1, argv + 1);
+    const zoe_command *c = find_command(argv[1]);
     return c ? c->run(argc - 1, argv + 1) : unknown_command(argv[1]);
 }
 

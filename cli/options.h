@@ -51,7 +51,5 @@ typedef struct zoe_options {
  * "help". false: see found->mistake. */
 bool zoe_options_parse(zoe_options *found, void *target, const zoe_option *rows, size_t n, int argc,
                        char **argv, int first, const char *command);
-/* Prints groups and rows to standard output. */
-void zoe_options_help(const zoe_option *rows, size_t n);
 
 #endif

@@ -311,35 +311,36 @@ int zoe_request_read(zoe_request *request, int argc, char **argv)
     return code;
 }
 
-void zoe_request_help(void)
-{
-    fputs("zoe generate: makes a video from a picture and a prompt.\n"
-          "\n"
-          "    zoe generate --model DIR --image FILE --prompt TEXT --out FILE [options]\n",
-          stdout);
-    zoe_options_help(rows, ROWS);
-    fputs("\n"
-          "The options of Wan's generate.py are taken as well: --ckpt_dir, --frame_num,\n"
-          "--sample_steps, --sample_solver, --sample_shift, --sample_guide_scale, --base_seed,\n"
-          "--save_file, --task i2v-A14B; those that choose devices or processes change nothing\n"
-          "and say so.\n"
-          "\n"
-          "Examples\n"
-          "  The demo model of this repository, a few seconds on any machine:\n"
-          "    zoe generate --model models/demo --image examples/red-circle.png \\\n"
-          "        --prompt \"a red circle moves right\" --size 64x64 --frames 17 --steps 20 \\\n"
-          "        --out demo.mp4\n"
-          "  The real checkpoint, first only the plan:\n"
-          "    zoe generate --model Wan2.2-I2V-A14B --image cat.png --prompt \"A cat jumps.\" \\\n"
-          "        --size 832x480 --frames 81 --dtype bf16 --seed 7 --out cat.mp4 --dry-run\n"
-          "  An official command line:\n"
-          "    zoe generate --task i2v-A14B --size 1280*720 --ckpt_dir ./Wan2.2-I2V-A14B \\\n"
-          "        --offload_model True --convert_model_dtype --image cat.png \\\n"
-          "        --prompt \"A cat jumps.\"\n"
-          "\n"
-          "Exit codes: 0 done; 1 the run failed; 2 the command line is wrong, or an output cannot\n"
-          "be where it says; 3 a model or input file is missing or unfit; 4 memory ran out; 130\n"
-          "interrupted. Nothing stands under the video's name before it is complete. Messages go\n"
-          "to standard error.\n",
-          stdout);
-}
+static const char text[] =
+    "The options of Wan's generate.py are taken as well: --ckpt_dir, --frame_num,\n"
+    "--sample_steps, --sample_solver, --sample_shift, --sample_guide_scale, --base_seed,\n"
+    "--save_file, --task i2v-A14B; those that choose devices or processes change nothing\n"
+    "and say so.\n"
+    "\n"
+    "Examples\n"
+    "  The demo model of this repository, a few seconds on any machine:\n"
+    "    zoe generate --model models/demo --image examples/red-circle.png \\\n"
+    "        --prompt \"a red circle moves right\" --size 64x64 --frames 17 --steps 20 \\\n"
+    "        --out demo.mp4\n"
+    "  The real checkpoint, first only the plan:\n"
+    "    zoe generate --model Wan2.2-I2V-A14B --image cat.png --prompt \"A cat jumps.\" \\\n"
+    "        --size 832x480 --frames 81 --dtype bf16 --seed 7 --out cat.mp4 --dry-run\n"
+    "  An official command line:\n"
+    "    zoe generate --task i2v-A14B --size 1280*720 --ckpt_dir ./Wan2.2-I2V-A14B \\\n"
+    "        --offload_model True --convert_model_dtype --image cat.png \\\n"
+    "        --prompt \"A cat jumps.\"\n"
+    "\n"
+    "Exit codes: 0 done; 1 the run failed; 2 the command line is wrong, or an output cannot\n"
+    "be where it says; 3 a model or input file is missing or unfit; 4 memory ran out; 130\n"
+    "interrupted. Nothing stands under the video's name before it is complete. Messages go\n"
+    "to standard error.\n";
+
+const zoe_command zoe_generate_command = {
+    .name = "generate",
+    .summary = "makes a video from a picture and a prompt",
+    .usage = "--model DIR --image FILE --prompt TEXT --out FILE [options]",
+    .text = text,
+    .rows = rows,
+    .n_rows = ROWS,
+    .run = zoe_generate_main,
+};

@@ -18,7 +18,7 @@ typedef struct zoe_request {
  * any case. */
 int zoe_request_read(zoe_request *request, int argc, char **argv);
 void zoe_request_free(zoe_request *request);
-/* Prints the help text to standard output. */
-void zoe_request_help(void);
+/* Runs `zoe generate`. */
+int zoe_generate_main(int argc, char **argv);
 
 #endif

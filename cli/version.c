@@ -23,7 +23,7 @@ static void print_library(const char *name, unsigned version)
     printf("  %-12s %u.%u.%u\n", name, version >> 16, version >> 8 & 0xffu, version & 0xffu);
 }
 
-int zoe_version_main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
@@ -37,3 +37,10 @@ int zoe_version_main(int argc, char **argv)
     printf("  %-12s %s\n", "jansson", jansson_version_str());
     return ZOE_EXIT_DONE;
 }
+
+const zoe_command zoe_version_command = {
+    .name = "version",
+    .summary = "what this program was built with",
+    .usage = "",
+    .run = run,
+};
