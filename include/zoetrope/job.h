@@ -50,6 +50,13 @@ typedef void (*zoe_progress_fn)(void *user, zoe_phase phase, size_t done, size_t
  * and, once a step, "latents", "v_cond", "v_uncond"; then "latent_final". f32, dense. */
 typedef void (*zoe_observe_fn)(void *user, const char *name, size_t step, zoe_tensor value);
 
+/* A look at the run after a step: what the latent would become if the network were right now, as a
+ * small RGB picture, [height, width, 3] bytes, valid during the call. */
+typedef void (*zoe_preview_fn)(void *user, size_t step, const unsigned char *rgb, size_t width,
+                               size_t height);
+
+typedef struct zoe_job zoe_job;
+
 /* A request. zoe_job_params_init gives the model's defaults; NULL and 0 in optional fields mean
  * "not given". Strings belong to the caller and must live as long as the job. */
 typedef struct zoe_job_params {
@@ -81,16 +88,52 @@ typedef struct zoe_job_params {
     const char *latents_out; /* safetensors with the final latent as tensor "latents" */
     bool no_metadata;
 
+    /* A folder that keeps the state of the run after every finished stage and step, so that a run
+     * that was killed can go on: NULL for none. With resume the run goes on from what lies there,
+     * and begins anew if nothing does; what shapes the result must be as it was. Without resume the
+     * folder must hold no checkpoint. */
+    const char *checkpoint;
+    bool resume;
+
+    size_t memory; /* bytes that the run may hold at once; 0: no limit. More is ZOE_NOMEM, with what
+                      would fit */
+
+    const char *preview; /* PNG file, written anew after every step */
+    const char
+        *preview_factors; /* JSON made by `zoe preview-fit`; NULL: preview.json beside the VAE,
+                                    else fitted to the picture of this run */
+
     zoe_progress_fn progress;
     zoe_observe_fn observe;
-    void *user; /* of both */
+    zoe_preview_fn show_preview;
+    void *user; /* of all three */
 } zoe_job_params;
 
 /* The defaults of Wan2.2-I2V-A14B: 81 frames, 40 UniPC steps, shift 5, guidance 3.5 and 3.5,
  * boundary 0.9, 1280x720, 16 frames a second, random seed, f32. */
 void zoe_job_params_init(zoe_job_params *params);
 
-typedef struct zoe_job zoe_job;
+/* How something was made: a request as it was noted in a video, a PNG, a file of latents or a
+ * checkpoint folder. Strings of the request live as long as the record. */
+typedef struct zoe_record zoe_record;
+
+/* Reads the record of a file of ours (.mp4, .webm, .png, latents) or of a checkpoint folder.
+ * Errors: ZOE_MISSING (no such file, or nothing noted in it), ZOE_FORMAT, ZOE_UNSUPPORTED (made by
+ * a version whose notes this one does not know), ZOE_IO, ZOE_NOMEM. */
+zoe_status zoe_record_read(zoe_context *ctx, zoe_record **record, const char *path);
+void zoe_record_free(zoe_record *record); /* NULL is fine */
+/* The request. Of a video, paths are bare names (of the picture and of the model's folder) and
+ * outputs are not given; of a checkpoint folder, paths are complete and outputs are those of the
+ * run. */
+const zoe_job_params *zoe_record_params(const zoe_record *record);
+/* The whole note as JSON text, as it was found. */
+const char *zoe_record_json(const zoe_record *record);
+/* SHA-256 of the picture's file; "" if it was not noted. */
+const char *zoe_record_image_digest(const zoe_record *record);
+
+/* Compares the job's picture and model with a record's: one ZOE_WARNING to the log for each that is
+ * another one. After zoe_job_open. Errors: ZOE_NOMEM, ZOE_IO. */
+zoe_status zoe_record_compare(zoe_context *ctx, const zoe_record *record, const zoe_job *job);
 
 /* Checks what can be told from the request alone. Errors: ZOE_INVALID, ZOE_UNSUPPORTED (output
  * suffix), ZOE_IO (output cannot be written there), ZOE_NOMEM. */

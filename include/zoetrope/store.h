@@ -74,6 +74,22 @@ typedef struct zoe_want {
 zoe_status zoe_store_get_all(zoe_context *ctx, const zoe_store *store, const zoe_want *wants,
                              size_t n);
 
+/* What the weights are, in 64 hexadecimal digits and the end: SHA-256 over every tensor's name, type
+ * and shape and its bytes; of tensors over 1 MiB only 16 evenly spread blocks of 16 KiB are read, so
+ * that a checkpoint of any size takes a second. Training or conversion always shows; a flipped bit
+ * in the middle of a large tensor need not: zoe_store_verify reads all. Does not depend on file
+ * format, shards or the order of tensors; names are the official ones.
+ * Errors: ZOE_NOMEM, ZOE_FORMAT (a file shrank), ZOE_CANCELLED. */
+zoe_status zoe_store_fingerprint(zoe_context *ctx, const zoe_store *store, char text[65]);
+
+/* Reads every element. Calls found(user, i, nans, infs) for each tensor i that holds NaN or inf,
+ * and done(user, bytes, total) now and then; either may be NULL. Errors: ZOE_NONFINITE (names the
+ * first such tensor and its file, and how many there are), ZOE_FORMAT (a file shrank),
+ * ZOE_CANCELLED. */
+typedef void (*zoe_verify_fn)(void *user, size_t tensor, size_t nans, size_t infs);
+zoe_status zoe_store_verify(zoe_context *ctx, const zoe_store *store, zoe_verify_fn found,
+                            void (*done)(void *user, size_t bytes, size_t total), void *user);
+
 /* Bytes of all tensors. */
 size_t zoe_store_bytes(const zoe_store *store);
 /* Tells the operating system that these pages will be read soon / are not needed now. Advice only. */
