@@ -52,9 +52,11 @@ int zoe_context_threads(const zoe_context *ctx);
 
 /* The sentence of the first failure since the last zoe_context_clear; "" if there was none. */
 const char *zoe_context_message(const zoe_context *ctx);
+/* Forgets the sentence and that the context was cancelled: it is as new, for the next call. */
 void zoe_context_clear(zoe_context *ctx);
 
-/* Asks the running call to end with ZOE_CANCELLED soon. Async-signal-safe, any thread. */
+/* Asks the running call, and those that follow until zoe_context_clear, to end with ZOE_CANCELLED
+ * soon. Async-signal-safe, any thread. */
 void zoe_cancel(zoe_context *ctx);
 bool zoe_cancelled(const zoe_context *ctx);
 

@@ -25,8 +25,32 @@ typedef enum zoe_dtype {
     ZOE_I16,
     ZOE_I8,
     ZOE_U8,
-    ZOE_BOOL
+    ZOE_BOOL,
+    /* Block-quantised types, as GGUF files have them: so many elements share a scale and lie together.
+     * Tensors of these types are dense, their last axis mostly is a whole number of blocks, and only
+     * the linear layer computes with them. */
+    ZOE_Q4_0,
+    ZOE_Q4_1,
+    ZOE_Q5_0,
+    ZOE_Q5_1,
+    ZOE_Q8_0,
+    ZOE_Q2_K,
+    ZOE_Q3_K,
+    ZOE_Q4_K,
+    ZOE_Q5_K,
+    ZOE_Q6_K
 } zoe_dtype;
+
+/* One more than the last type. */
+#define ZOE_DTYPES (ZOE_Q6_K + 1)
+
+/* Factors beside a weight: the value of an element is what is stored times its factor. With r the
+ * index of the first axis and c the index in what one step of that axis covers, the factor is
+ * values[r / row_step * columns + c / column_step]. Steps of SIZE_MAX mean: one for all. */
+typedef struct zoe_scaling {
+    const float *values;
+    size_t row_step, column_step, columns;
+} zoe_scaling;
 
 /* Element i, j, ... lies at data + (i*stride[0] + j*stride[1] + ...) elements. */
 typedef struct zoe_tensor {
@@ -35,10 +59,19 @@ typedef struct zoe_tensor {
     int rank; /* 0 (one element) to ZOE_MAX_RANK */
     size_t shape[ZOE_MAX_RANK];
     ptrdiff_t stride[ZOE_MAX_RANK]; /* in elements */
+    const zoe_scaling *scaling;     /* NULL for most; such a tensor is viewed whole */
 } zoe_tensor;
 
-/* Bytes of one element; 0 for ZOE_NONE. */
+/* Bytes of one element; 0 for ZOE_NONE and for block types, whose elements have no bytes of their
+ * own. */
 size_t zoe_dtype_bytes(zoe_dtype dtype);
+
+/* Elements of a block and its bytes; of other types, 1 and the bytes of an element. */
+size_t zoe_block_elements(zoe_dtype dtype);
+size_t zoe_block_bytes(zoe_dtype dtype);
+
+/* Bytes of a dense run of n elements, a whole number of blocks. */
+size_t zoe_run_bytes(zoe_dtype dtype, size_t n);
 
 /* "f32", "bf16", ... */
 const char *zoe_dtype_name(zoe_dtype dtype);
@@ -56,6 +89,9 @@ zoe_tensor zoe_tensor_none(void);
 
 /* Number of elements; 0 for an empty tensor. */
 size_t zoe_tensor_count(zoe_tensor t);
+
+/* Bytes of its elements; of a dense tensor, of the memory that it views. */
+size_t zoe_tensor_bytes(zoe_tensor t);
 
 /* Are the elements dense in row-major order? */
 bool zoe_tensor_dense(zoe_tensor t);

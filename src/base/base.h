@@ -62,6 +62,9 @@ zoe_status zoe_alloc(zoe_context *ctx, void **p, size_t count, size_t size, cons
 /* The same, cleared. */
 zoe_status zoe_alloc_zero(zoe_context *ctx, void **p, size_t count, size_t size, const char *what);
 void zoe_free(void *p); /* NULL is fine */
+/* ZOE_NOMEM unless so many bytes can be had at this moment: for libraries that report a lack of
+ * memory as something else. */
+zoe_status zoe_alloc_probe(zoe_context *ctx, size_t bytes, const char *what);
 
 /* A copy of a string; free with zoe_free. */
 zoe_status zoe_strdup(zoe_context *ctx, char **copy, const char *text);
@@ -69,8 +72,11 @@ zoe_status zoe_strdup(zoe_context *ctx, char **copy, const char *text);
 zoe_status zoe_strf(zoe_context *ctx, char **text, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Memory of the machine in bytes, SIZE_MAX if it cannot be told. */
+/* Memory that this process can have, in bytes: that of the machine, or less if its cgroup or one
+ * above it has a limit. SIZE_MAX if it cannot be told. */
 size_t zoe_memory_bytes(void);
+/* The limit of the cgroups alone; 0 without one. root: as for zoe_cpu_quota. */
+size_t zoe_memory_limit(const char *root);
 
 /* For tests: the n-th zoe_alloc from now (1 = next) of the process fails, and every later one; 0
  * ends that. */
@@ -104,6 +110,10 @@ void zoe_parallel_for(const zoe_context *ctx, size_t n, zoe_task_fn fn, void *ar
 
 /* Threads that affinity and cgroup quota leave to this process, at least 1. */
 int zoe_cpu_threads(void);
+/* CPUs that the quotas of this process's cgroup and of those above it are worth, rounded up; 0
+ * without a limit. Versions 1 and 2. root: "" for this machine; tests give a folder with proc/ and
+ * sys/ in it. */
+int zoe_cpu_quota(const char *root);
 
 /* ---- cpu ---- */
 
@@ -112,6 +122,8 @@ typedef enum zoe_isa { ZOE_ISA_C = 0, ZOE_ISA_AVX2, ZOE_ISA_COUNT } zoe_isa;
 /* The best instruction set that there are kernels for and that this cpu runs (AVX2 includes FMA and F16C), lowered by
  * ZOE_CPU=c|avx2. */
 zoe_isa zoe_cpu_isa(void);
+/* The same without ZOE_CPU. */
+zoe_isa zoe_cpu_best(void);
 const char *zoe_isa_name(zoe_isa isa);
 
 /* ---- element types ---- */
@@ -157,8 +169,12 @@ uint16_t zoe_f16_of_f32(float f);
 float zoe_load_f32(const void *data, zoe_dtype dtype, size_t i);
 /* Rounds value to dtype (F32, F16, BF16, F64) and stores it as element i. */
 void zoe_store_f32(void *data, zoe_dtype dtype, size_t i, float value);
-/* n elements of floating type dtype, widened into dst. Exact for every type but F64. */
+/* n elements of floating type dtype, widened into dst. Exact for every type but F64; of blocks, what
+ * their definition gives (base/block.h). */
 void zoe_widen(float *dst, const void *src, zoe_dtype dtype, size_t n);
+/* The elements first .. first + n - 1 of a dense tensor of floating type, widened, times their
+ * factors in f32. */
+void zoe_tensor_widen(float *dst, zoe_tensor t, size_t first, size_t n);
 /* n floats rounded into dst of type dtype (F32, F16, BF16). */
 void zoe_narrow(void *dst, zoe_dtype dtype, const float *src, size_t n);
 bool zoe_dtype_is_float(zoe_dtype dtype);

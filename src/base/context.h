@@ -12,6 +12,7 @@ struct zoe_context {
     zoe_log_fn log;
     void *log_user;
     char message[8192];
+    char part_letters[9]; /* "": random ones; see base/file.h */
 };
 
 #endif

@@ -1,5 +1,5 @@
 /* Element types: widening to f32 and rounding from it, the plain definitions. */
-#include "base/base.h"
+#include "base/block.h"
 
 float zoe_f32_of_f16(uint16_t h)
 {
@@ -43,6 +43,14 @@ static float f32_of_e4m3(uint8_t b)
     return b & 0x80 ? -magnitude : magnitude;
 }
 
+static float load_from_block(const unsigned char *data, zoe_dtype dtype, size_t i)
+{
+    float values[ZOE_BLOCK_MOST];
+    const size_t elements = zoe_block_elements(dtype);
+    zoe_block_widen(values, data + i / elements * zoe_block_bytes(dtype), dtype, 1);
+    return values[i % elements];
+}
+
 float zoe_load_f32(const void *data, zoe_dtype dtype, size_t i)
 {
     switch (dtype) {
@@ -52,6 +60,16 @@ float zoe_load_f32(const void *data, zoe_dtype dtype, size_t i)
     case ZOE_F64: return (float)((const double *)data)[i];
     case ZOE_F8_E4M3: return f32_of_e4m3(((const uint8_t *)data)[i]);
     case ZOE_F8_E5M2: return zoe_f32_of_f16((uint16_t)(((const uint8_t *)data)[i] << 8));
+    case ZOE_Q4_0:
+    case ZOE_Q4_1:
+    case ZOE_Q5_0:
+    case ZOE_Q5_1:
+    case ZOE_Q8_0:
+    case ZOE_Q2_K:
+    case ZOE_Q3_K:
+    case ZOE_Q4_K:
+    case ZOE_Q5_K:
+    case ZOE_Q6_K: return load_from_block(data, dtype, i);
     default: return NAN;
     }
 }
@@ -67,10 +85,23 @@ void zoe_store_f32(void *data, zoe_dtype dtype, size_t i, float value)
     }
 }
 
+static void widen_blocks(float *dst, const unsigned char *src, zoe_dtype dtype, size_t n)
+{
+    const size_t elements = zoe_block_elements(dtype), rest = n % elements;
+    zoe_block_widen(dst, src, dtype, n / elements);
+    if (rest == 0)
+        return;
+    float values[ZOE_BLOCK_MOST];
+    zoe_block_widen(values, src + zoe_run_bytes(dtype, n), dtype, 1);
+    memcpy(dst + (n - rest), values, rest * sizeof *dst);
+}
+
 void zoe_widen(float *dst, const void *src, zoe_dtype dtype, size_t n)
 {
     if (dtype == ZOE_F32)
         memcpy(dst, src, n * sizeof *dst);
+    else if (zoe_block_elements(dtype) > 1)
+        widen_blocks(dst, src, dtype, n);
     else
         for (size_t i = 0; i < n; i++)
             dst[i] = zoe_load_f32(src, dtype, i);
@@ -83,4 +114,34 @@ void zoe_narrow(void *dst, zoe_dtype dtype, const float *src, size_t n)
     else
         for (size_t i = 0; i < n; i++)
             zoe_store_f32(dst, dtype, i, src[i]);
+}
+
+/* Multiplies values, which are the elements first .. first + n - 1 of t, by their factors. */
+static void apply_scaling(float *values, zoe_tensor t, size_t first, size_t n)
+{
+    const zoe_scaling *s = t.scaling;
+    size_t width = 1;
+    for (int i = 1; i < t.rank; i++)
+        width *= t.shape[i];
+    for (size_t i = 0; i < n; i++) {
+        const size_t row = (first + i) / width, column = (first + i) % width;
+        values[i] *= s->values[row / s->row_step * s->columns + column / s->column_step];
+    }
+}
+
+void zoe_tensor_widen(float *dst, zoe_tensor t, size_t first, size_t n)
+{
+    const size_t elements = zoe_block_elements(t.dtype), skip = first % elements;
+    const unsigned char *src = (const unsigned char *)t.data + zoe_run_bytes(t.dtype, first);
+    size_t done = 0;
+    if (skip && n) {
+        float values[ZOE_BLOCK_MOST];
+        done = elements - skip < n ? elements - skip : n;
+        zoe_block_widen(values, src, t.dtype, 1);
+        memcpy(dst, values + skip, done * sizeof *dst);
+        src += zoe_block_bytes(t.dtype);
+    }
+    zoe_widen(dst + done, src, t.dtype, n - done);
+    if (t.scaling)
+        apply_scaling(dst, t, first, n);
 }

@@ -21,7 +21,7 @@ static bool has_f16c(void)
 }
 #endif
 
-static zoe_isa detect(void)
+zoe_isa zoe_cpu_best(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -35,7 +35,7 @@ static zoe_isa detect(void)
 
 zoe_isa zoe_cpu_isa(void)
 {
-    const zoe_isa found = detect();
+    const zoe_isa found = zoe_cpu_best();
     const char *wish = getenv("ZOE_CPU");
     if (wish)
         for (int isa = 0; isa < (int)found; isa++)

@@ -2,16 +2,21 @@
 #define _GNU_SOURCE
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/context.h"
 
 static zoe_status open_failed(zoe_context *ctx, const char *path)
 {
@@ -19,6 +24,71 @@ static zoe_status open_failed(zoe_context *ctx, const char *path)
     if (e == ENOENT || e == ENOTDIR)
         return zoe_fail(ctx, ZOE_MISSING, "%s: no such file", path);
     return zoe_fail(ctx, ZOE_IO, "%s: cannot open: %s", path, strerror(e));
+}
+
+/* ---- places that a signal handler looks at: taken, filled, then shown ---- */
+
+enum { FREE, TAKEN, SHOWN };
+
+static bool take_place(atomic_int *state)
+{
+    int free_place = FREE;
+    return atomic_compare_exchange_strong(state, &free_place, TAKEN);
+}
+
+/* ---- maps ---- */
+
+enum { MAPS = 256 };
+
+static struct {
+    atomic_int state;
+    const unsigned char *data;
+    size_t size;
+    const char *path;
+} open_maps[MAPS];
+
+static void show_map(const zoe_map *map)
+{
+    for (size_t i = 0; i < MAPS && map->size; i++)
+        if (take_place(&open_maps[i].state)) {
+            open_maps[i].data = map->data;
+            open_maps[i].size = map->size;
+            open_maps[i].path = map->path;
+            atomic_store(&open_maps[i].state, SHOWN);
+            return;
+        }
+}
+
+static void hide_map(const zoe_map *map)
+{
+    for (size_t i = 0; i < MAPS && map->size; i++)
+        if (atomic_load(&open_maps[i].state) == SHOWN && open_maps[i].data == map->data) {
+            atomic_store(&open_maps[i].state, FREE);
+            return;
+        }
+}
+
+const char *zoe_map_path_at(const void *address)
+{
+    for (size_t i = 0; i < MAPS; i++) {
+        const uintptr_t at = (uintptr_t)address, begin = (uintptr_t)open_maps[i].data;
+        if (atomic_load(&open_maps[i].state) == SHOWN && at >= begin &&
+            at - begin < open_maps[i].size)
+            return open_maps[i].path;
+    }
+    return NULL;
+}
+
+/* What a clone without Git LFS holds in the place of every large file is never what is wanted. */
+static zoe_status refuse_pointer(zoe_context *ctx, const char *path, const void *data, size_t size)
+{
+    static const char pointer[] = "version https://git-lfs";
+    if (size < sizeof pointer - 1 || memcmp(data, pointer, sizeof pointer - 1) != 0)
+        return ZOE_OK;
+    return zoe_fail(ctx, ZOE_FORMAT,
+                    "%s: is a Git LFS pointer of %zu bytes, not the file that it stands for; fetch "
+                    "that with git lfs pull, or download it",
+                    path, size);
 }
 
 zoe_status zoe_map_open(zoe_context *ctx, zoe_map *map, const char *path)
@@ -42,19 +112,29 @@ zoe_status zoe_map_open(zoe_context *ctx, zoe_map *map, const char *path)
         else
             map->data = p;
     }
+    if (status == ZOE_OK) {
+        map->size = (size_t)st.st_size;
+        status = refuse_pointer(ctx, path, map->data, map->size);
+    }
+    if (status == ZOE_OK)
+        status = zoe_strdup(ctx, &map->path, path);
+    if (status == ZOE_OK) {
+        map->fd = fd;
+        show_map(map);
+        return ZOE_OK;
+    }
     close(fd);
-    TRY(status);
-    map->size = (size_t)st.st_size;
-    status = zoe_strdup(ctx, &map->path, path);
-    if (status != ZOE_OK)
-        zoe_map_close(map);
+    zoe_map_close(map);
     return status;
 }
 
 void zoe_map_close(zoe_map *map)
 {
+    hide_map(map);
     if (map->data)
         munmap((void *)(uintptr_t)map->data, map->size);
+    if (map->path)
+        close(map->fd);
     zoe_free(map->path);
     *map = (zoe_map){0};
 }
@@ -62,7 +142,9 @@ void zoe_map_close(zoe_map *map)
 zoe_status zoe_map_check(zoe_context *ctx, const zoe_map *map)
 {
     struct stat st;
-    if (stat(map->path, &st) == 0 && (size_t)st.st_size < map->size)
+    if (fstat(map->fd, &st) != 0)
+        return zoe_fail(ctx, ZOE_IO, "%s: cannot stat: %s", map->path, strerror(errno));
+    if ((size_t)st.st_size < map->size)
         return zoe_fail(ctx, ZOE_FORMAT, "%s: shrank from %zu to %lld bytes while in use",
                         map->path, map->size, (long long)st.st_size);
     return ZOE_OK;
@@ -110,6 +192,7 @@ zoe_status zoe_file_read(zoe_context *ctx, char **text, size_t *size, const char
             goto done;
         }
     }
+    TRY_GOTO(refuse_pointer(ctx, path, buffer, used));
     ((char *)buffer)[used] = '\0';
     *text = buffer;
     *size = used;
@@ -118,6 +201,20 @@ done:
     zoe_free(buffer);
     close(fd);
     return status;
+}
+
+const char *zoe_write_reason(int error)
+{
+    switch (error) {
+    case ENOSPC: return "No space left on device; make room there or name another place";
+    case EDQUOT: return "Disk quota exceeded; make room there or name another place";
+    case EFBIG: return "File too large for this place; name another one";
+    case EACCES:
+    case EPERM: return "Permission denied; name a place where you may write";
+    case EROFS: return "Read-only file system; name a place where you may write";
+    case ENOENT: return "No such file or directory; its folder must be there";
+    default: return strerror(error);
+    }
 }
 
 bool zoe_file_exists(const char *path)
@@ -148,16 +245,24 @@ zoe_status zoe_folder_make(zoe_context *ctx, const char *path)
 {
     if (mkdir(path, 0777) == 0 || (errno == EEXIST && zoe_folder_exists(path)))
         return ZOE_OK;
-    return zoe_fail(ctx, ZOE_IO, "%s: cannot make this folder: %s", path, strerror(errno));
+    return zoe_fail(ctx, ZOE_IO, "%s: cannot make this folder: %s", path, zoe_write_reason(errno));
 }
 
 /* ---- names that nobody else uses ---- */
 
-enum { RANDOM_LETTERS = 8, RANDOM_TRIES = 100 };
+static atomic_bool ending; /* zoe_outputs_unlink was called: nothing more is made */
+
+static zoe_status refuse_ending(zoe_context *ctx, const char *path)
+{
+    return zoe_fail(ctx, ZOE_CANCELLED, "%s: not written, the program is being ended", path);
+}
+
+enum { RANDOM_LETTERS = ZOE_PART_LETTERS - 1, RANDOM_TRIES = 100 };
+
+static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz012345";
 
 static zoe_status random_letters(zoe_context *ctx, char letters[RANDOM_LETTERS + 1])
 {
-    static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz012345";
     unsigned char bytes[RANDOM_LETTERS];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         return zoe_fail(ctx, ZOE_IO, "no random bytes from the system: %s", strerror(errno));
@@ -167,73 +272,158 @@ static zoe_status random_letters(zoe_context *ctx, char letters[RANDOM_LETTERS +
     return ZOE_OK;
 }
 
+/* The letters that the context gives to its parts, if it does; random ones once these are taken. */
+static zoe_status part_letters(zoe_context *ctx, char letters[RANDOM_LETTERS + 1], int attempt)
+{
+    if (attempt > 0 || !ctx || !ctx->part_letters[0])
+        return random_letters(ctx, letters);
+    memcpy(letters, ctx->part_letters, RANDOM_LETTERS + 1);
+    return ZOE_OK;
+}
+
+zoe_status zoe_part_letters_draw(zoe_context *ctx, char letters[ZOE_PART_LETTERS])
+{
+    return random_letters(ctx, letters);
+}
+
+bool zoe_part_letters_check(const char *letters)
+{
+    return strlen(letters) == RANDOM_LETTERS && strspn(letters, alphabet) == RANDOM_LETTERS;
+}
+
+void zoe_part_letters_use(zoe_context *ctx, const char *letters)
+{
+    snprintf(ctx->part_letters, sizeof ctx->part_letters, "%s", letters ? letters : "");
+}
+
+static const char folder_part_format[] = ".zoe-%s.part";
+
 zoe_status zoe_folder_make_part(zoe_context *ctx, char **path, const char *folder)
 {
     char letters[RANDOM_LETTERS + 1], name[32];
     *path = NULL;
     for (int i = 0; i < RANDOM_TRIES; i++) {
-        TRY(random_letters(ctx, letters));
-        snprintf(name, sizeof name, ".zoe-%s.part", letters);
+        TRY(part_letters(ctx, letters, i));
+        snprintf(name, sizeof name, folder_part_format, letters);
         TRY(zoe_path_join(ctx, path, folder, name));
-        if (mkdir(*path, 0777) == 0)
+        zoe_folder_remember(*path, true); /* before it is there: no signal may come between */
+        const bool refused = atomic_load(&ending);
+        if (!refused && mkdir(*path, 0777) == 0)
             return ZOE_OK;
         const int e = errno;
+        zoe_folder_forget(*path);
         zoe_free(*path);
         *path = NULL;
+        if (refused)
+            return refuse_ending(ctx, folder);
         errno = e;
         if (e != EEXIST)
             break;
     }
-    return zoe_fail(ctx, ZOE_IO, "%s: cannot write in this folder: %s", folder, strerror(errno));
+    return zoe_fail(ctx, ZOE_IO, "%s: cannot write in this folder: %s", folder,
+                    zoe_write_reason(errno));
 }
 
 /* "folder/NAME.RANDOM.part" beside path, NAME cut between characters so that it all is a legal
  * name. */
-static zoe_status name_part(zoe_context *ctx, char **part, const char *path)
+static zoe_status name_part(zoe_context *ctx, char **part, const char *path, const char *letters)
 {
-    char letters[RANDOM_LETTERS + 1];
     const char *name = zoe_path_name(path);
     size_t kept = strlen(name);
-    const size_t most = NAME_MAX - sizeof letters - strlen(".part");
+    const size_t most = NAME_MAX - ZOE_PART_LETTERS - strlen(".part");
     if (kept > most)
         for (kept = most; kept > 0 && ((unsigned char)name[kept] & 0xc0) == 0x80;)
             kept--;
-    TRY(random_letters(ctx, letters));
     return zoe_strf(ctx, part, "%.*s%.*s.%s.part", (int)(name - path), path, (int)kept, name,
                     letters);
 }
 
-/* ---- the parts that are open, for whoever must end the process at once ---- */
+/* ---- what is half made, for whoever must end the process at once ---- */
 
 enum { PARTS = 16 }; /* more are not remembered */
 
-static char *_Atomic open_parts[PARTS];
+typedef enum part_kind { PART_FILE, PART_FOLDER, PART_EMPTY_FOLDER } part_kind;
 
-static void remember_part(char *part)
+/* Copies of the names: a handler may read them while another thread frees its own. */
+static struct {
+    atomic_int state;
+    part_kind kind;
+    char path[PATH_MAX];
+} parts[PARTS];
+
+static void remember_part(const char *path, part_kind kind)
 {
-    for (size_t i = 0; i < PARTS; i++) {
-        char *none = NULL;
-        if (atomic_compare_exchange_strong(&open_parts[i], &none, part))
+    const size_t length = strlen(path);
+    for (size_t i = 0; i < PARTS && length < sizeof parts[i].path; i++)
+        if (take_place(&parts[i].state)) {
+            parts[i].kind = kind;
+            memcpy(parts[i].path, path, length + 1);
+            atomic_store(&parts[i].state, SHOWN);
             return;
-    }
+        }
 }
 
-static void forget_part(char *part)
+static void forget_part(const char *path)
 {
-    for (size_t i = 0; i < PARTS; i++) {
-        char *found = part;
-        if (atomic_compare_exchange_strong(&open_parts[i], &found, NULL))
+    for (size_t i = 0; i < PARTS; i++)
+        if (atomic_load(&parts[i].state) == SHOWN && strcmp(parts[i].path, path) == 0) {
+            atomic_store(&parts[i].state, FREE);
             return;
+        }
+}
+
+void zoe_folder_remember(const char *path, bool with_files)
+{
+    remember_part(path, with_files ? PART_FOLDER : PART_EMPTY_FOLDER);
+}
+
+void zoe_folder_forget(const char *path)
+{
+    forget_part(path);
+}
+
+/* opendir allocates, which a signal handler must not; hence the system call. */
+static void remove_files_in(const char *folder)
+{
+    _Alignas(struct dirent64) char buffer[4096];
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    for (bool found = true; found && lseek(fd, 0, SEEK_SET) == 0;) {
+        found = false;
+        for (long n; (n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0;)
+            for (long at = 0; at < n;) {
+                const struct dirent64 *entry = (const struct dirent64 *)(buffer + at);
+                found = unlinkat(fd, entry->d_name, 0) == 0 || found;
+                at += entry->d_reclen;
+            }
     }
+    close(fd);
+}
+
+static void unlink_parts(void)
+{
+    for (part_kind kind = PART_FILE; kind <= PART_EMPTY_FOLDER; kind++)
+        for (size_t i = 0; i < PARTS; i++) {
+            if (atomic_load(&parts[i].state) != SHOWN || parts[i].kind != kind)
+                continue;
+            if (kind == PART_FOLDER)
+                remove_files_in(parts[i].path);
+            if (kind == PART_FILE)
+                unlink(parts[i].path);
+            else
+                rmdir(parts[i].path);
+        }
 }
 
 void zoe_outputs_unlink(void)
 {
-    for (size_t i = 0; i < PARTS; i++) {
-        const char *part = atomic_load(&open_parts[i]);
-        if (part)
-            unlink(part);
-    }
+    /* Another thread may be just about to make a file: from here on it must not, and what it had
+     * begun is there a moment later. */
+    atomic_store(&ending, true);
+    unlink_parts();
+    poll(NULL, 0, 2);
+    unlink_parts();
 }
 
 /* ---- outputs ---- */
@@ -257,7 +447,7 @@ static zoe_status find_place(zoe_context *ctx, char **place, const char *path)
     *place = NULL;
     if (lstat(path, &st) != 0) {
         if (errno != ENOENT)
-            return zoe_fail(ctx, ZOE_IO, "%s: cannot write: %s", path, strerror(errno));
+            return zoe_fail(ctx, ZOE_IO, "%s: cannot write: %s", path, zoe_write_reason(errno));
         return zoe_strdup(ctx, place, path);
     }
     if (!S_ISLNK(st.st_mode)) {
@@ -278,23 +468,30 @@ static zoe_status find_place(zoe_context *ctx, char **place, const char *path)
 static zoe_status open_part(zoe_context *ctx, zoe_output *out)
 {
     for (int i = 0; i < RANDOM_TRIES; i++) {
-        TRY(name_part(ctx, &out->part, out->path));
-        out->fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        char letters[ZOE_PART_LETTERS];
+        TRY(part_letters(ctx, letters, i));
+        TRY(name_part(ctx, &out->part, out->path, letters));
+        remember_part(out->part, PART_FILE); /* before it is there: no signal may come between */
+        const bool refused = atomic_load(&ending);
+        if (!refused)
+            out->fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (out->fd >= 0) {
             struct stat old;
             if (stat(out->path, &old) == 0) /* who could not read the old file cannot read this */
                 (void)!fchmod(out->fd, old.st_mode & 0777);
-            remember_part(out->part);
             return ZOE_OK;
         }
         const int e = errno;
+        forget_part(out->part);
         zoe_free(out->part);
         out->part = NULL;
+        if (refused)
+            return refuse_ending(ctx, out->path);
         errno = e;
         if (e != EEXIST && e != EINTR)
             break;
     }
-    return zoe_fail(ctx, ZOE_IO, "%s: cannot write: %s", out->path, strerror(errno));
+    return zoe_fail(ctx, ZOE_IO, "%s: cannot write: %s", out->path, zoe_write_reason(errno));
 }
 
 /* Closes and forgets; the file stays. */
@@ -329,7 +526,8 @@ zoe_status zoe_output_write(zoe_context *ctx, zoe_output *out, const void *data,
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return zoe_fail(ctx, ZOE_IO, "%s: cannot write: %s", out->path, strerror(errno));
+            return zoe_fail(ctx, ZOE_IO, "%s: cannot write: %s", out->path,
+                            zoe_write_reason(errno));
         p += n;
         bytes -= (size_t)n;
     }
@@ -340,9 +538,9 @@ zoe_status zoe_output_commit(zoe_context *ctx, zoe_output *out)
 {
     zoe_status status = ZOE_OK;
     if (fsync(out->fd) != 0 && errno != EINVAL && errno != EROFS)
-        status = zoe_fail(ctx, ZOE_IO, "%s: cannot write: %s", out->path, strerror(errno));
+        status = zoe_fail(ctx, ZOE_IO, "%s: cannot write: %s", out->path, zoe_write_reason(errno));
     if (close(out->fd) != 0 && status == ZOE_OK)
-        status = zoe_fail(ctx, ZOE_IO, "%s: cannot write: %s", out->path, strerror(errno));
+        status = zoe_fail(ctx, ZOE_IO, "%s: cannot write: %s", out->path, zoe_write_reason(errno));
     out->fd = -1;
     if (status == ZOE_OK && rename(out->part, out->path) != 0)
         status = zoe_fail(ctx, ZOE_IO, "%s: cannot rename to %s: %s", out->part, out->path,
@@ -368,4 +566,35 @@ zoe_status zoe_output_probe(zoe_context *ctx, const char *path)
     TRY(zoe_output_open(ctx, &out, path));
     zoe_output_abort(&out);
     return ZOE_OK;
+}
+
+/* ---- what a killed process left ---- */
+
+static bool is_regular(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+void zoe_output_sweep(const char *path, const char *letters)
+{
+    char *place = NULL, *part = NULL;
+    if (zoe_part_letters_check(letters) && find_place(NULL, &place, path) == ZOE_OK &&
+        name_part(NULL, &part, place, letters) == ZOE_OK && is_regular(part))
+        unlink(part);
+    zoe_free(part);
+    zoe_free(place);
+}
+
+void zoe_folder_sweep(const char *folder, const char *letters)
+{
+    char name[32], *part = NULL;
+    if (!zoe_part_letters_check(letters))
+        return;
+    snprintf(name, sizeof name, folder_part_format, letters);
+    if (zoe_path_join(NULL, &part, folder, name) == ZOE_OK) {
+        remove_files_in(part);
+        rmdir(part);
+    }
+    zoe_free(part);
 }

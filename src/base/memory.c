@@ -75,6 +75,14 @@ void zoe_free(void *p)
     free(p);
 }
 
+zoe_status zoe_alloc_probe(zoe_context *ctx, size_t bytes, const char *what)
+{
+    void *p;
+    TRY(zoe_alloc(ctx, &p, bytes, 1, what));
+    zoe_free(p);
+    return ZOE_OK;
+}
+
 zoe_status zoe_strdup(zoe_context *ctx, char **copy, const char *text)
 {
     const size_t n = strlen(text) + 1;
@@ -107,10 +115,11 @@ zoe_status zoe_strf(zoe_context *ctx, char **text, const char *format, ...)
 size_t zoe_memory_bytes(void)
 {
     const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    const size_t limit = zoe_memory_limit("");
     size_t total;
     if (pages <= 0 || bytes <= 0 || !zoe_size_mul(&total, (size_t)pages, (size_t)bytes))
-        return SIZE_MAX;
-    return total;
+        total = SIZE_MAX;
+    return limit > 0 && limit < total ? limit : total;
 }
 
 size_t zoe_arena_bytes(size_t count, size_t size)

@@ -58,6 +58,7 @@ const char *zoe_context_message(const zoe_context *ctx)
 void zoe_context_clear(zoe_context *ctx)
 {
     ctx->message[0] = '\0';
+    atomic_store(&ctx->cancelled, false);
 }
 
 void zoe_cancel(zoe_context *ctx)

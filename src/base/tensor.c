@@ -18,9 +18,47 @@ size_t zoe_dtype_bytes(zoe_dtype dtype)
     case ZOE_I8:
     case ZOE_U8:
     case ZOE_BOOL: return 1;
-    case ZOE_NONE: return 0;
+    default: return 0;
     }
-    return 0;
+}
+
+size_t zoe_block_elements(zoe_dtype dtype)
+{
+    switch (dtype) {
+    case ZOE_Q4_0:
+    case ZOE_Q4_1:
+    case ZOE_Q5_0:
+    case ZOE_Q5_1:
+    case ZOE_Q8_0: return 32;
+    case ZOE_Q2_K:
+    case ZOE_Q3_K:
+    case ZOE_Q4_K:
+    case ZOE_Q5_K:
+    case ZOE_Q6_K: return 256;
+    default: return 1;
+    }
+}
+
+size_t zoe_block_bytes(zoe_dtype dtype)
+{
+    switch (dtype) {
+    case ZOE_Q4_0: return 18;
+    case ZOE_Q4_1: return 20;
+    case ZOE_Q5_0: return 22;
+    case ZOE_Q5_1: return 24;
+    case ZOE_Q8_0: return 34;
+    case ZOE_Q2_K: return 84;
+    case ZOE_Q3_K: return 110;
+    case ZOE_Q4_K: return 144;
+    case ZOE_Q5_K: return 176;
+    case ZOE_Q6_K: return 210;
+    default: return zoe_dtype_bytes(dtype);
+    }
+}
+
+size_t zoe_run_bytes(zoe_dtype dtype, size_t n)
+{
+    return n / zoe_block_elements(dtype) * zoe_block_bytes(dtype);
 }
 
 const char *zoe_dtype_name(zoe_dtype dtype)
@@ -39,6 +77,16 @@ const char *zoe_dtype_name(zoe_dtype dtype)
     case ZOE_I8: return "i8";
     case ZOE_U8: return "u8";
     case ZOE_BOOL: return "bool";
+    case ZOE_Q4_0: return "q4_0";
+    case ZOE_Q4_1: return "q4_1";
+    case ZOE_Q5_0: return "q5_0";
+    case ZOE_Q5_1: return "q5_1";
+    case ZOE_Q8_0: return "q8_0";
+    case ZOE_Q2_K: return "q2_k";
+    case ZOE_Q3_K: return "q3_k";
+    case ZOE_Q4_K: return "q4_k";
+    case ZOE_Q5_K: return "q5_k";
+    case ZOE_Q6_K: return "q6_k";
     }
     return "unknown";
 }
@@ -46,7 +94,7 @@ const char *zoe_dtype_name(zoe_dtype dtype)
 bool zoe_dtype_is_float(zoe_dtype dtype)
 {
     return dtype == ZOE_F32 || dtype == ZOE_F16 || dtype == ZOE_BF16 || dtype == ZOE_F64 ||
-           dtype == ZOE_F8_E4M3 || dtype == ZOE_F8_E5M2;
+           dtype == ZOE_F8_E4M3 || dtype == ZOE_F8_E5M2 || zoe_block_elements(dtype) > 1;
 }
 
 zoe_tensor zoe_tensor_of(void *data, zoe_dtype dtype, int rank, const size_t *shape)
@@ -94,6 +142,11 @@ size_t zoe_tensor_count(zoe_tensor t)
     for (int i = 0; i < t.rank; i++)
         n *= t.shape[i];
     return n;
+}
+
+size_t zoe_tensor_bytes(zoe_tensor t)
+{
+    return zoe_run_bytes(t.dtype, zoe_tensor_count(t));
 }
 
 bool zoe_tensor_dense(zoe_tensor t)

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -296,6 +297,23 @@ static void parts_have_names_of_their_own(void **state)
     zoe_free(text);
 }
 
+/* zoe_outputs_unlink in a process of its own, as it is meant: it ends. True if afterwards nothing
+ * more could be opened. */
+static bool end_a_child(const place *p)
+{
+    int state;
+    const pid_t child = fork();
+    if (child == 0) {
+        zoe_output late;
+        char *folder;
+        zoe_outputs_unlink();
+        const bool refused = zoe_output_open(p->ctx, &late, p->file) == ZOE_CANCELLED &&
+                             zoe_folder_make_part(p->ctx, &folder, p->folder) == ZOE_CANCELLED;
+        _exit(refused ? 0 : 1);
+    }
+    return child > 0 && waitpid(child, &state, 0) == child && state == 0;
+}
+
 /* A handler that ends the process removes what is open and nothing else. */
 static void open_parts_can_be_removed_at_once(void **state)
 {
@@ -307,12 +325,43 @@ static void open_parts_can_be_removed_at_once(void **state)
     zoe_output_abort(&out[3]);
     assert_int_equal(zoe_output_open(p->ctx, &out[3], p->file), ZOE_OK);
     assert_int_equal(entries(p->folder), 21);
-    zoe_outputs_unlink();
+    assert_true(end_a_child(p));
     assert_int_equal(entries(p->folder), 1 + 4);
     for (size_t i = 0; i < 20; i++)
         zoe_output_abort(&out[i]);
-    zoe_outputs_unlink();
+    assert_true(end_a_child(p));
     assert_int_equal(entries(p->folder), 1);
+}
+
+static void folders_can_be_removed_at_once(void **state)
+{
+    place *p = *state;
+    char *part, *kept, made[96], full[96], inside[160];
+    snprintf(made, sizeof made, "%s/made", p->folder);
+    snprintf(full, sizeof full, "%s/full", p->folder);
+    assert_int_equal(mkdir(made, 0777), 0);
+    assert_int_equal(mkdir(full, 0777), 0);
+    zoe_folder_remember(made, false);
+    zoe_folder_remember(full, false);
+    assert_int_equal(zoe_folder_make_part(p->ctx, &part, made), ZOE_OK);
+    assert_int_equal(zoe_folder_make_part(p->ctx, &kept, full), ZOE_OK);
+    zoe_folder_forget(kept);
+    for (int i = 0; i < 300; i++) { /* more than one look at the folder gives */
+        snprintf(inside, sizeof inside, "%s/a_long_name_of_a_frame_%05d.png", part, i);
+        FILE *f = fopen(inside, "w");
+        assert_non_null(f);
+        fclose(f);
+    }
+    assert_true(end_a_child(p));
+    assert_false(zoe_folder_exists(made));
+    assert_true(zoe_folder_exists(kept));
+    assert_int_equal(rmdir(kept), 0);
+    assert_int_equal(rmdir(full), 0);
+    zoe_folder_forget(part);
+    zoe_folder_forget(made);
+    zoe_folder_forget(full);
+    zoe_free(part);
+    zoe_free(kept);
 }
 
 /* The longest names; characters are not cut in two. */
@@ -411,6 +460,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_link_stays_and_its_file_is_replaced, set_up, tear_down),
         cmocka_unit_test_setup_teardown(parts_have_names_of_their_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(open_parts_can_be_removed_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(folders_can_be_removed_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(long_names_have_short_parts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(part_folders_are_new, set_up, tear_down),
         cmocka_unit_test_setup_teardown(odd_files_do_not_hold_up, set_up, tear_down),

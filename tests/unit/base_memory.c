@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -138,6 +140,57 @@ static void arenas_count_and_hand_out(void **state)
     zoe_arena_free(&arena);
 }
 
+/* Files of a machine in a folder of their own: NAME and CONTENT in turn, ended by NULL. */
+static size_t limit_with(const char *const *files)
+{
+    char folder[] = "/tmp/zoe-cgroup-XXXXXX", path[256], command[512];
+    assert_non_null(mkdtemp(folder));
+    for (; *files; files += 2) {
+        snprintf(command, sizeof command, "mkdir -p $(dirname %s/%s)", folder, files[0]);
+        assert_int_equal(system(command), 0);
+        snprintf(path, sizeof path, "%s/%s", folder, files[0]);
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fputs(files[1], f);
+        fclose(f);
+    }
+    const size_t limit = zoe_memory_limit(folder);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    return limit;
+}
+
+static void cgroups_limit_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(limit_with((const char *const[]){NULL}), 0);
+    assert_int_equal(limit_with((const char *const[]){
+                         "proc/self/cgroup", "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max", "max\n",
+                         "sys/fs/cgroup/a/memory.max", "9000000000\n", NULL}),
+                     9000000000);
+    assert_int_equal(limit_with((const char *const[]){
+                         "proc/self/cgroup", "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max",
+                         "4096000\n", "sys/fs/cgroup/a/b/memory.high", "max\n",
+                         "sys/fs/cgroup/a/memory.max", "9000000000\n", NULL}),
+                     4096000);
+    assert_int_equal(limit_with((const char *const[]){
+                         "proc/self/cgroup", "0::/a\n", "sys/fs/cgroup/a/memory.max", "5000\n",
+                         "sys/fs/cgroup/a/memory.high", "4000\n", NULL}),
+                     4000);
+    assert_int_equal(
+        limit_with((const char *const[]){
+            "proc/self/cgroup", "5:cpu:/x\n4:memory:/box\n0::/\n",
+            "sys/fs/cgroup/memory/box/memory.limit_in_bytes", "123456789\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n", NULL}),
+        123456789);
+    /* a container that does not see its own group: the mount is the group */
+    assert_int_equal(
+        limit_with((const char *const[]){"proc/self/cgroup", "0::/docker/0123\n",
+                                         "sys/fs/cgroup/memory.max", "777777\n", NULL}),
+        777777);
+    assert_true(zoe_memory_bytes() > 0);
+}
+
 static int set_up(void **state)
 {
     *state = zoe_context_new(1);
@@ -154,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_refuse_overflow),
+        cmocka_unit_test(cgroups_limit_memory),
         cmocka_unit_test_setup_teardown(memory_is_aligned_and_cleared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(too_much_memory_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_asked_allocation_fails_and_all_after, set_up,
