@@ -4,7 +4,6 @@
 #include "media/parts.h"
 
 #include <libavcodec/avcodec.h>
-#include <libavutil/imgutils.h>
 #include <libavutil/pixdesc.h>
 
 void zoe_av_quiet(void)
@@ -26,81 +25,20 @@ zoe_status zoe_av_fail(zoe_context *ctx, int error, zoe_status status, const cha
 
 /* ---- frames to RGB ---- */
 
-/* v of `depth` bits in 8: wide values lose their low bits, narrow ones are stretched to 0..255. */
-static uint8_t to_8_bits(unsigned v, int depth)
+/* Of a frame with a fourth plane. */
+static void use_alpha(zoe_picture *picture, const AVFrame *frame, const uint8_t *background)
 {
-    if (depth >= 8)
-        return (uint8_t)(v >> (depth - 8));
-    return (uint8_t)(v * 255u / ((1u << depth) - 1u));
-}
-
-static void put_component(zoe_picture *picture, uint8_t *out, const uint16_t *line, int component,
-                          const AVPixFmtDescriptor *desc, bool grey, bool inverted)
-{
-    const bool alpha = desc->flags & AV_PIX_FMT_FLAG_ALPHA && component == desc->nb_components - 1;
-    const int depth = desc->comp[component].depth;
-    const bool grey16 = grey && desc->nb_components == 1 && depth == 16;
-    for (size_t x = 0; x < picture->width; x++) {
-        uint8_t v = grey16 ? zoe_grey16_to_8(line[x]) : to_8_bits(line[x], depth);
-        if (inverted)
-            v = (uint8_t)(255 - v);
-        if (alpha)
-            picture->had_alpha |= v != 255;
-        else if (grey)
-            memset(out + 3 * x, v, 3);
-        else
-            out[3 * x + (size_t)component] = v;
-    }
-}
-
-/* Grey and RGB frames of any layout; the last component may be alpha, which is dropped. */
-static zoe_status rgb_of_components(zoe_context *ctx, zoe_picture *picture, const AVFrame *frame,
-                                    const AVPixFmtDescriptor *desc)
-{
-    const bool grey = desc->nb_components < 3;
-    const size_t w = picture->width;
-    void *line;
-    TRY(zoe_alloc(ctx, &line, w, sizeof(uint16_t), "a row of a picture"));
-    if (desc->nb_components == 1 && desc->comp[0].depth == 16)
-        zoe_log(ctx, ZOE_WARNING, ZOE_GREY16_WARNING);
-    for (size_t y = 0; y < picture->height; y++)
-        for (int c = 0; c < desc->nb_components; c++) {
-            av_read_image_line2(line, (const uint8_t **)(uintptr_t)frame->data, frame->linesize,
-                                desc, 0, (int)y, c, (int)w, 0, sizeof(uint16_t));
-            put_component(picture, picture->rgb + 3 * y * w, line, c, desc, grey,
-                          frame->format == AV_PIX_FMT_MONOWHITE);
-        }
-    zoe_free(line);
-    return ZOE_OK;
-}
-
-/* A palette's colours are 32-bit words of alpha, red, green, blue from the top. */
-static void rgb_of_palette(zoe_picture *picture, const AVFrame *frame)
-{
-    uint8_t *out = picture->rgb;
-    for (size_t y = 0; y < picture->height; y++)
-        for (size_t x = 0; x < picture->width; x++, out += 3) {
-            uint32_t colour;
-            const uint8_t index = frame->data[0][(ptrdiff_t)y * frame->linesize[0] + (ptrdiff_t)x];
-            memcpy(&colour, frame->data[1] + sizeof colour * index, sizeof colour);
-            picture->had_alpha |= colour >> 24 != 255;
-            out[0] = (uint8_t)(colour >> 16);
-            out[1] = (uint8_t)(colour >> 8);
-            out[2] = (uint8_t)colour;
-        }
-}
-
-static bool alpha_is_used(const AVFrame *frame)
-{
+    uint8_t *rgb = picture->rgb;
     for (int y = 0; y < frame->height; y++)
-        for (int x = 0; x < frame->width; x++)
-            if (frame->data[3][y * (ptrdiff_t)frame->linesize[3] + x] != 255)
-                return true;
-    return false;
+        for (int x = 0; x < frame->width; x++, rgb += 3) {
+            const uint8_t alpha = frame->data[3][y * (ptrdiff_t)frame->linesize[3] + x];
+            picture->had_alpha |= alpha != 255;
+            zoe_lay_over(rgb, alpha, background);
+        }
 }
 
 static zoe_status rgb_of_ycc(zoe_context *ctx, zoe_picture *picture, const AVFrame *frame,
-                             const AVPixFmtDescriptor *desc, int codec)
+                             const AVPixFmtDescriptor *desc, const zoe_av_picture *what)
 {
     const zoe_ycc ycc = {
         .width = picture->width,
@@ -110,11 +48,12 @@ static zoe_status rgb_of_ycc(zoe_context *ctx, zoe_picture *picture, const AVFra
         .plane = {frame->data[0], frame->data[1], frame->data[2]},
         .stride = {frame->linesize[0], frame->linesize[1], frame->linesize[2]},
     };
+    if (what->codec == AV_CODEC_ID_MJPEG)
+        TRY(zoe_ycc_to_rgb_jpeg(ctx, picture->rgb, &ycc));
+    else
+        zoe_ycc_to_rgb_webp(picture->rgb, &ycc);
     if (desc->flags & AV_PIX_FMT_FLAG_ALPHA)
-        picture->had_alpha = alpha_is_used(frame);
-    if (codec == AV_CODEC_ID_MJPEG)
-        return zoe_ycc_to_rgb_jpeg(ctx, picture->rgb, &ycc);
-    zoe_ycc_to_rgb_webp(picture->rgb, &ycc);
+        use_alpha(picture, frame, what->background);
     return ZOE_OK;
 }
 
@@ -142,12 +81,8 @@ static zoe_status rgb_of_frame(zoe_context *ctx, zoe_picture *picture, const AVF
                         what->name,
                         foreign ? "CMYK in a form that FFmpeg does not convert" : desc->name);
     TRY(zoe_picture_new(ctx, picture, (size_t)frame->width, (size_t)frame->height));
-    if (frame->format == AV_PIX_FMT_PAL8) {
-        rgb_of_palette(picture, frame);
-        return ZOE_OK;
-    }
-    return simple ? rgb_of_components(ctx, picture, frame, desc)
-                  : rgb_of_ycc(ctx, picture, frame, desc, what->codec);
+    return simple ? zoe_av_rgb_of_simple(ctx, picture, frame, what->background)
+                  : rgb_of_ycc(ctx, picture, frame, desc, what);
 }
 
 /* ---- decoding ---- */

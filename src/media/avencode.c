@@ -48,6 +48,13 @@ static const container_kind containers[] = {
                               {"lag-in-frames", "25"}}},
 };
 
+const char *zoe_video_encoder(zoe_video_kind kind)
+{
+    return kind == ZOE_VIDEO_MP4    ? containers[ZOE_MP4].encoder
+           : kind == ZOE_VIDEO_WEBM ? containers[ZOE_WEBM].encoder
+                                    : NULL;
+}
+
 typedef struct av_writer {
     zoe_context *ctx;  /* of the call that runs */
     zoe_status status; /* of the first failed write, which FFmpeg may report late or not at all */

@@ -204,6 +204,8 @@ zoe_status zoe_jpeg_parse(zoe_context *ctx, zoe_jpeg *jpeg, zoe_span file)
 
 /* ---- GIF, WebP, BMP: complete? ---- */
 
+enum { GIF_EXTENSION = 0x21, GIF_IMAGE = 0x2c };
+
 /* Past the colour table that the flags of its header announce. */
 static size_t gif_past_colours(size_t at, uint8_t flags)
 {
@@ -223,25 +225,35 @@ static size_t gif_past_blocks(zoe_span file, size_t at)
     return file.size + 1;
 }
 
+/* at: of a block. Does a picture come before the end or something broken? */
+static bool gif_has_more(zoe_span file, size_t at)
+{
+    while (at < file.size && file.data[at] == GIF_EXTENSION)
+        at = gif_past_blocks(file, at + 2);
+    return at < file.size && file.data[at] == GIF_IMAGE;
+}
+
 zoe_status zoe_gif_check(zoe_context *ctx, zoe_span file)
 {
-    enum { EXTENSION = 0x21, IMAGE = 0x2c };
     if (file.size >= 10)
         TRY(zoe_picture_check_size(ctx, le(file, 6, 2), le(file, 8, 2)));
     size_t at = gif_past_colours(13, (uint8_t)be(file, 10, 1));
     while (at < file.size) {
         const uint8_t kind = file.data[at];
-        if (kind == EXTENSION) {
+        if (kind == GIF_EXTENSION) {
             at = gif_past_blocks(file, at + 2);
             continue;
         }
-        if (kind != IMAGE)
+        if (kind != GIF_IMAGE)
             return zoe_fail(ctx, ZOE_FORMAT, "broken GIF: block of kind 0x%02x at byte %zu", kind,
                             at);
         at = gif_past_colours(at + 10, (uint8_t)be(file, at + 9, 1));
-        if (gif_past_blocks(file, at + 1) <= file.size)
-            return ZOE_OK;
-        break;
+        at = gif_past_blocks(file, at + 1);
+        if (at > file.size)
+            break;
+        if (gif_has_more(file, at))
+            zoe_log(ctx, ZOE_WARNING, "the GIF holds several pictures; the first one is used");
+        return ZOE_OK;
     }
     return zoe_fail(ctx, ZOE_FORMAT, "GIF is cut off inside its first picture");
 }

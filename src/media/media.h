@@ -9,7 +9,7 @@
 typedef struct zoe_picture {
     size_t width, height;
     uint8_t *rgb;
-    bool had_alpha; /* some pixel was not opaque; alpha was dropped, as the official code does */
+    bool had_alpha; /* some pixel was not opaque */
 } zoe_picture;
 
 /* Decodes the first frame of a picture file: PNG, JPEG, WebP, BMP, TIFF, GIF or PNM, told by
@@ -24,10 +24,18 @@ zoe_status zoe_picture_read(zoe_context *ctx, zoe_picture *picture, const char *
 /* The same from size bytes of memory. */
 zoe_status zoe_picture_decode(zoe_context *ctx, zoe_picture *picture, const void *data, size_t size,
                               bool keep_orientation);
+/* The same, but laid over a colour (red, green, blue) instead of dropping alpha: value * alpha +
+ * colour * (1 - alpha), rounded. NULL drops alpha. */
+zoe_status zoe_picture_decode_on(zoe_context *ctx, zoe_picture *picture, const void *data,
+                                 size_t size, bool keep_orientation, const uint8_t *background);
 void zoe_picture_free(zoe_picture *picture); /* a zeroed picture is fine */
 /* PNG with optional text entries (n_meta pairs of key, UTF-8 value), written aside and renamed. */
 zoe_status zoe_picture_write_png(zoe_context *ctx, const char *path, const zoe_picture *picture,
                                  const char *const (*metadata)[2], size_t n_meta);
+
+/* The same in memory, without text entries, made for speed; free *data with zoe_free. */
+zoe_status zoe_picture_encode_png(zoe_context *ctx, void **data, size_t *size,
+                                  const zoe_picture *picture);
 
 /* torch.nn.functional.interpolate(mode="bicubic", align_corners=False, antialias=False) of planes
  * [C, h, w] into [C, H, W], f32, not clamped. Spec: A = -0.75, taps clamped to the border. */
@@ -74,6 +82,9 @@ typedef enum zoe_video_kind {
 } zoe_video_kind;
 zoe_video_kind zoe_video_kind_of(const char *path);
 
+/* FFmpeg's encoder for a kind; NULL for kinds that need none. */
+const char *zoe_video_encoder(zoe_video_kind kind);
+
 typedef struct zoe_video zoe_video;
 typedef struct zoe_video_options {
     size_t width, height;             /* 1..ZOE_MAX_SIDE */
@@ -106,6 +117,32 @@ zoe_status zoe_video_close(zoe_context *ctx, zoe_video *video);
 /* Gives the video up and removes what was written; NULL is fine. */
 void zoe_video_abort(zoe_video *video);
 
+/* Where frames come from: a video file, told by content (MP4 and MOV, WebM and Matroska, Y4M, GIF,
+ * AVI), one picture, or a folder. Of a folder, the frames are frame_00000.png and so on without a
+ * gap, beginning at any number, or, when none is named so, all .png, .jpg and .jpeg files in byte
+ * order of their names. Colours become RGB by the matrix, range and place of chroma that the video
+ * states; see docs/MEDIA.md for what is taken when it states none. Frames come in the order in
+ * which they are shown, each once, not turned; alpha is dropped with a warning. */
+typedef struct zoe_video_reader zoe_video_reader;
+typedef struct zoe_video_info {
+    size_t width, height;
+    int fps_num, fps_den; /* 0/1 where there is no rate: pictures */
+    size_t frames;        /* 0: known only at the end */
+} zoe_video_info;
+/* *reader is NULL on failure. Errors: ZOE_MISSING (no such file, a folder without pictures, a gap
+ * in it), ZOE_IO, ZOE_FORMAT, ZOE_UNSUPPORTED (an unknown kind, over 2^28 pixels), ZOE_NOMEM. */
+zoe_status zoe_video_read_open(zoe_context *ctx, zoe_video_reader **reader, const char *path);
+const zoe_video_info *zoe_video_read_info(const zoe_video_reader *reader);
+/* The next frame, RGB, width*height*3 bytes; *got is false when there is none left. Errors: those
+ * of opening; ZOE_FORMAT when the size changes, or the file is broken or cut off; ZOE_CANCELLED. */
+zoe_status zoe_video_read_frame(zoe_context *ctx, zoe_video_reader *reader, uint8_t *rgb,
+                                bool *got);
+void zoe_video_read_close(zoe_video_reader *reader); /* NULL is fine */
+
+/* Bytes that writing so many frames takes at most, beside the caller's own: what encoders were seen
+ * to take, and some more. path: NULL for none. */
+size_t zoe_video_bytes(const char *path, size_t width, size_t height, size_t frames);
+
 /* The value of a metadata key (ASCII case is ignored) of a PNG, MP4 or WebM file, UTF-8; free with
  * zoe_free.
  *
@@ -118,5 +155,18 @@ zoe_status zoe_media_metadata_read(zoe_context *ctx, const char *path, const cha
  * NaN if a value is. */
 double zoe_psnr(const float *a, const float *b, size_t n, double peak);
 double zoe_psnr_u8(const uint8_t *a, const uint8_t *b, size_t n);
+/* The same from a sum of squared differences of n values. */
+double zoe_psnr_of(double squares, double n, double peak);
+/* The sum of squared differences; exact. */
+uint64_t zoe_squares_u8(const uint8_t *a, const uint8_t *b, size_t n);
+
+/* Structural similarity of two RGB pictures of one size: the mean over the channels R, G and B and
+ * over all windows that lie inside the picture. Windows are 11x11, weighted by a Gaussian of sigma
+ * 1.5; K1 = 0.01, K2 = 0.03, L = 255; variances are those of the window (divided by the sum of
+ * weights). Exactly 1 for equal pictures, NaN for pictures narrower or lower than a window. In f64,
+ * the same for any number of threads. Errors: ZOE_NOMEM.
+ * Source: Wang, Bovik, Sheikh and Simoncelli 2004. */
+zoe_status zoe_ssim_u8(zoe_context *ctx, double *ssim, const uint8_t *a, const uint8_t *b,
+                       size_t width, size_t height);
 
 #endif

@@ -4,8 +4,11 @@
 
 #include "media/media.h"
 
-/* Pictures larger than this are refused before memory for them is asked for. */
+/* Pictures larger than this are refused before memory for them is asked for. A build for fuzzing
+ * has a lower bound: some hundred bytes may well stand for the largest, which takes its time. */
+#ifndef ZOE_MAX_PIXELS
 #define ZOE_MAX_PIXELS ((size_t)1 << 28)
+#endif
 
 /* A picture with room for its values, not cleared.
  * Errors: ZOE_UNSUPPORTED (no pixels, or more than ZOE_MAX_PIXELS), ZOE_NOMEM. */
@@ -23,6 +26,13 @@ static inline uint8_t zoe_grey16_to_8(unsigned v)
 #define ZOE_GREY16_WARNING                                                                         \
     "the picture is 16-bit grey; as in the official code, values over 255 become white. Convert "  \
     "it to 8 bits first"
+
+/* Lays one pixel over a colour; without one (NULL) alpha is dropped. */
+static inline void zoe_lay_over(uint8_t *rgb, unsigned alpha, const uint8_t *background)
+{
+    for (size_t c = 0; background && c < 3; c++)
+        rgb[c] = (uint8_t)((rgb[c] * alpha + background[c] * (255 - alpha) + 127) / 255);
+}
 
 /* ---- what files say about themselves; all of this reads only inside data[0, size) ---- */
 
@@ -59,7 +69,8 @@ zoe_status zoe_pnm_check(zoe_context *ctx, zoe_span file);
 
 /* ---- PNG, on libpng ---- */
 
-zoe_status zoe_png_decode(zoe_context *ctx, zoe_picture *picture, zoe_span file);
+zoe_status zoe_png_decode(zoe_context *ctx, zoe_picture *picture, zoe_span file,
+                          const uint8_t *background);
 /* The text entry `key` of a PNG file; ZOE_MISSING if there is none. */
 zoe_status zoe_png_text(zoe_context *ctx, zoe_span file, const char *key, char **value);
 
@@ -67,9 +78,10 @@ zoe_status zoe_png_text(zoe_context *ctx, zoe_span file, const char *key, char *
 
 typedef struct zoe_av_picture {
     zoe_span file;
-    int codec;           /* an AVCodecID */
-    int adobe_transform; /* of a JPEG */
-    const char *name;    /* of the kind, for sentences */
+    int codec;                 /* an AVCodecID */
+    int adobe_transform;       /* of a JPEG */
+    const char *name;          /* of the kind, for sentences */
+    const uint8_t *background; /* or NULL: alpha is dropped */
 } zoe_av_picture;
 /* Decodes one picture with FFmpeg's decoder. */
 zoe_status zoe_av_decode(zoe_context *ctx, zoe_picture *picture, const zoe_av_picture *what);
@@ -77,6 +89,18 @@ zoe_status zoe_av_decode(zoe_context *ctx, zoe_picture *picture, const zoe_av_pi
 zoe_status zoe_av_fail(zoe_context *ctx, int error, zoe_status status, const char *what);
 /* FFmpeg's log is global to the process and goes to stderr; this turns it off. */
 void zoe_av_quiet(void);
+
+/* Frames of FFmpeg into the values of a picture that has their size; had_alpha is set when a pixel
+ * is not opaque. Of a video, alpha is dropped.
+ *
+ * zoe_av_rgb_of_simple   grey, RGB and palettes as pictures have them
+ * zoe_av_rgb_of_video    any kind that a video has; see docs/MEDIA.md
+ *
+ * Errors: ZOE_UNSUPPORTED (a colour kind or matrix that is not read), ZOE_NOMEM. */
+struct AVFrame;
+zoe_status zoe_av_rgb_of_simple(zoe_context *ctx, zoe_picture *picture, const struct AVFrame *frame,
+                                const uint8_t *background);
+zoe_status zoe_av_rgb_of_video(zoe_context *ctx, zoe_picture *picture, const struct AVFrame *frame);
 
 /* ---- YCbCr to RGB (planes of 8 bits) ---- */
 
@@ -95,6 +119,25 @@ zoe_status zoe_ycc_to_rgb_jpeg(zoe_context *ctx, uint8_t *rgb, const zoe_ycc *yc
 /* As libwebp does it: limited range, steps of 2. */
 void zoe_ycc_to_rgb_webp(uint8_t *rgb, const zoe_ycc *ycc);
 
+/* Frames of a video: how their YCbCr values mean colours. */
+typedef struct zoe_yuv {
+    size_t width, height;
+    size_t step_x, step_y;          /* of chroma; planes have ceil(width / step_x) columns */
+    int depth;                      /* bits of a value, 8..16 */
+    bool full_range;                /* else luma 16..235 and chroma 16..240, times 2^(depth - 8) */
+    bool on_left, on_top;           /* chroma stands on the first of its pixels, else amid them */
+    double red_weight, blue_weight; /* in luma */
+} zoe_yuv;
+/* One row of luma, and of u and v the two rows that it lies between. */
+typedef struct zoe_yuv_row {
+    const uint16_t *luma, *near[2], *far[2];
+    size_t weight; /* of the far row, in parts of 2 * step_y */
+} zoe_yuv_row;
+/* Which chroma rows belong to luma row y. */
+void zoe_yuv_chroma_rows(size_t *near, size_t *far, size_t *weight, const zoe_yuv *yuv, size_t y);
+/* Chroma is interpolated linearly between the four samples around; the result is rounded once. */
+void zoe_yuv_row_to_rgb(uint8_t *rgb, const zoe_yuv *yuv, const zoe_yuv_row *row);
+
 /* ---- RGB to YCbCr ---- */
 
 /* BT.709 limited range, 4:2:0 with chroma amid its four pixels; planes of even width W >= width
@@ -104,7 +147,34 @@ void zoe_rgb_to_yuv420(uint8_t *const plane[3], const int stride[3], const uint8
 /* BT.601 full range (JFIF), 4:4:4, dense planes y, u, v of width*height one after the other. */
 void zoe_rgb_to_yuv444(uint8_t *planes, const uint8_t *rgb, size_t width, size_t height);
 
-/* ---- kinds of video ---- */
+/* ---- videos in, on libavformat ---- */
+
+/* The name of FFmpeg's demuxer for a file that begins with these bytes; NULL if it is none of the
+ * videos that are read (GIF is one). */
+const char *zoe_demuxer_of(zoe_span head);
+/* Is it a kind of picture or video that has a name here, whether it is read or not? */
+bool zoe_kind_is_known(zoe_span head);
+
+/* ZOE_FORMAT unless a regular file of this kind is complete, as far as its structure tells. */
+zoe_status zoe_video_check_whole(zoe_context *ctx, int fd, const char *demuxer);
+
+typedef struct zoe_av_reader zoe_av_reader;
+/* A file whose first head.size bytes were read from fd already; fd is closed by
+ * zoe_av_read_close, also after a failure. Only this file is ever read, whatever is in it. */
+typedef struct zoe_av_source {
+    int fd;
+    zoe_span head; /* is copied; at most ZOE_HEAD_BYTES */
+    const char *demuxer;
+} zoe_av_source;
+#define ZOE_HEAD_BYTES 32
+/* Errors: those of zoe_video_read_open. The sentences do not name the file. */
+zoe_status zoe_av_read_open(zoe_context *ctx, zoe_av_reader **reader, zoe_video_info *info,
+                            const zoe_av_source *source);
+zoe_status zoe_av_read_frame(zoe_context *ctx, zoe_av_reader *reader, zoe_picture *picture,
+                             bool *got);
+void zoe_av_read_close(zoe_av_reader *reader); /* NULL is fine */
+
+/* ---- kinds of video out ---- */
 
 /* What a writer of one kind does. Its state is in `self`; ctx and rgb are those of the call. close
  * completes the file; abort removes what is not complete and frees self, also after close. */

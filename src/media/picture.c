@@ -70,7 +70,8 @@ typedef struct kind {
     const char *bytes;
     size_t at2, length2;
     const char *bytes2;
-    enum AVCodecID codec; /* AV_CODEC_ID_NONE: not read */
+    enum AVCodecID codec; /* AV_CODEC_ID_NONE: not read as a picture */
+    const char *demuxer;  /* for videos */
 } kind;
 
 #define MAGIC(at, bytes) at, sizeof bytes - 1, bytes
@@ -78,39 +79,43 @@ typedef struct kind {
 
 /* Kinds that are not read are here so that their refusal can name them. */
 static const kind kinds[] = {
-    {"PNG", MAGIC(0, "\x89PNG\r\n\x1a\n"), NO_MORE, AV_CODEC_ID_PNG},
-    {"JPEG", MAGIC(0, "\xff\xd8\xff"), NO_MORE, AV_CODEC_ID_MJPEG},
-    {"WebP", MAGIC(0, "RIFF"), MAGIC(8, "WEBP"), AV_CODEC_ID_WEBP},
-    {"GIF", MAGIC(0, "GIF87a"), NO_MORE, AV_CODEC_ID_GIF},
-    {"GIF", MAGIC(0, "GIF89a"), NO_MORE, AV_CODEC_ID_GIF},
-    {"TIFF", MAGIC(0, "II*\0"), NO_MORE, AV_CODEC_ID_TIFF},
-    {"TIFF", MAGIC(0, "MM\0*"), NO_MORE, AV_CODEC_ID_TIFF},
-    {"BMP", MAGIC(0, "BM"), NO_MORE, AV_CODEC_ID_BMP},
-    {"PBM", MAGIC(0, "P1"), NO_MORE, AV_CODEC_ID_PBM},
-    {"PBM", MAGIC(0, "P4"), NO_MORE, AV_CODEC_ID_PBM},
-    {"PGM", MAGIC(0, "P2"), NO_MORE, AV_CODEC_ID_PGM},
-    {"PGM", MAGIC(0, "P5"), NO_MORE, AV_CODEC_ID_PGM},
-    {"PPM", MAGIC(0, "P3"), NO_MORE, AV_CODEC_ID_PPM},
-    {"PPM", MAGIC(0, "P6"), NO_MORE, AV_CODEC_ID_PPM},
-    {"AVIF", MAGIC(4, "ftyp"), MAGIC(8, "avi"), AV_CODEC_ID_NONE},
-    {"HEIC", MAGIC(4, "ftyp"), MAGIC(8, "hei"), AV_CODEC_ID_NONE},
-    {"HEIC", MAGIC(4, "ftyp"), MAGIC(8, "hev"), AV_CODEC_ID_NONE},
-    {"HEIF", MAGIC(4, "ftyp"), MAGIC(8, "mif1"), AV_CODEC_ID_NONE},
-    {"HEIF", MAGIC(4, "ftyp"), MAGIC(8, "msf1"), AV_CODEC_ID_NONE},
-    {"MP4 (a video)", MAGIC(4, "ftyp"), NO_MORE, AV_CODEC_ID_NONE},
-    {"WebM (a video)", MAGIC(0, "\x1a\x45\xdf\xa3"), NO_MORE, AV_CODEC_ID_NONE},
-    {"Y4M (a video)", MAGIC(0, "YUV4MPEG2"), NO_MORE, AV_CODEC_ID_NONE},
-    {"JPEG XL", MAGIC(0, "\xff\x0a"), NO_MORE, AV_CODEC_ID_NONE},
-    {"JPEG XL", MAGIC(4, "JXL \r\n\x87\n"), NO_MORE, AV_CODEC_ID_NONE},
-    {"JPEG 2000", MAGIC(4, "jP  \r\n\x87\n"), NO_MORE, AV_CODEC_ID_NONE},
-    {"JPEG 2000", MAGIC(0, "\xff\x4f\xff\x51"), NO_MORE, AV_CODEC_ID_NONE},
-    {"PSD", MAGIC(0, "8BPS"), NO_MORE, AV_CODEC_ID_NONE},
-    {"QOI", MAGIC(0, "qoif"), NO_MORE, AV_CODEC_ID_NONE},
-    {"OpenEXR", MAGIC(0, "\x76\x2f\x31\x01"), NO_MORE, AV_CODEC_ID_NONE},
-    {"ICO", MAGIC(0, "\0\0\1\0"), NO_MORE, AV_CODEC_ID_NONE},
-    {"PDF", MAGIC(0, "%PDF"), NO_MORE, AV_CODEC_ID_NONE},
-    {"SVG", MAGIC(0, "<svg"), NO_MORE, AV_CODEC_ID_NONE},
-    {"XML or SVG", MAGIC(0, "<?xml"), NO_MORE, AV_CODEC_ID_NONE},
+    {"PNG", MAGIC(0, "\x89PNG\r\n\x1a\n"), NO_MORE, AV_CODEC_ID_PNG, NULL},
+    {"JPEG", MAGIC(0, "\xff\xd8\xff"), NO_MORE, AV_CODEC_ID_MJPEG, NULL},
+    {"WebP", MAGIC(0, "RIFF"), MAGIC(8, "WEBP"), AV_CODEC_ID_WEBP, NULL},
+    {"GIF", MAGIC(0, "GIF87a"), NO_MORE, AV_CODEC_ID_GIF, "gif"},
+    {"GIF", MAGIC(0, "GIF89a"), NO_MORE, AV_CODEC_ID_GIF, "gif"},
+    {"TIFF", MAGIC(0, "II*\0"), NO_MORE, AV_CODEC_ID_TIFF, NULL},
+    {"TIFF", MAGIC(0, "MM\0*"), NO_MORE, AV_CODEC_ID_TIFF, NULL},
+    {"BMP", MAGIC(0, "BM"), NO_MORE, AV_CODEC_ID_BMP, NULL},
+    {"PBM", MAGIC(0, "P1"), NO_MORE, AV_CODEC_ID_PBM, NULL},
+    {"PBM", MAGIC(0, "P4"), NO_MORE, AV_CODEC_ID_PBM, NULL},
+    {"PGM", MAGIC(0, "P2"), NO_MORE, AV_CODEC_ID_PGM, NULL},
+    {"PGM", MAGIC(0, "P5"), NO_MORE, AV_CODEC_ID_PGM, NULL},
+    {"PPM", MAGIC(0, "P3"), NO_MORE, AV_CODEC_ID_PPM, NULL},
+    {"PPM", MAGIC(0, "P6"), NO_MORE, AV_CODEC_ID_PPM, NULL},
+    {"AVIF", MAGIC(4, "ftyp"), MAGIC(8, "avi"), AV_CODEC_ID_NONE, NULL},
+    {"HEIC", MAGIC(4, "ftyp"), MAGIC(8, "hei"), AV_CODEC_ID_NONE, NULL},
+    {"HEIC", MAGIC(4, "ftyp"), MAGIC(8, "hev"), AV_CODEC_ID_NONE, NULL},
+    {"HEIF", MAGIC(4, "ftyp"), MAGIC(8, "mif1"), AV_CODEC_ID_NONE, NULL},
+    {"HEIF", MAGIC(4, "ftyp"), MAGIC(8, "msf1"), AV_CODEC_ID_NONE, NULL},
+    {"MP4 (a video)", MAGIC(4, "ftyp"), NO_MORE, AV_CODEC_ID_NONE, "mov"},
+    {"QuickTime (a video)", MAGIC(4, "moov"), NO_MORE, AV_CODEC_ID_NONE, "mov"},
+    {"QuickTime (a video)", MAGIC(4, "mdat"), NO_MORE, AV_CODEC_ID_NONE, "mov"},
+    {"QuickTime (a video)", MAGIC(4, "wide"), NO_MORE, AV_CODEC_ID_NONE, "mov"},
+    {"WebM (a video)", MAGIC(0, "\x1a\x45\xdf\xa3"), NO_MORE, AV_CODEC_ID_NONE, "matroska"},
+    {"Y4M (a video)", MAGIC(0, "YUV4MPEG2 "), NO_MORE, AV_CODEC_ID_NONE, "yuv4mpegpipe"},
+    {"AVI (a video)", MAGIC(0, "RIFF"), MAGIC(8, "AVI "), AV_CODEC_ID_NONE, "avi"},
+    {"JPEG XL", MAGIC(0, "\xff\x0a"), NO_MORE, AV_CODEC_ID_NONE, NULL},
+    {"JPEG XL", MAGIC(4, "JXL \r\n\x87\n"), NO_MORE, AV_CODEC_ID_NONE, NULL},
+    {"JPEG 2000", MAGIC(4, "jP  \r\n\x87\n"), NO_MORE, AV_CODEC_ID_NONE, NULL},
+    {"JPEG 2000", MAGIC(0, "\xff\x4f\xff\x51"), NO_MORE, AV_CODEC_ID_NONE, NULL},
+    {"PSD", MAGIC(0, "8BPS"), NO_MORE, AV_CODEC_ID_NONE, NULL},
+    {"QOI", MAGIC(0, "qoif"), NO_MORE, AV_CODEC_ID_NONE, NULL},
+    {"OpenEXR", MAGIC(0, "\x76\x2f\x31\x01"), NO_MORE, AV_CODEC_ID_NONE, NULL},
+    {"ICO", MAGIC(0, "\0\0\1\0"), NO_MORE, AV_CODEC_ID_NONE, NULL},
+    {"PDF", MAGIC(0, "%PDF"), NO_MORE, AV_CODEC_ID_NONE, NULL},
+    {"SVG", MAGIC(0, "<svg"), NO_MORE, AV_CODEC_ID_NONE, NULL},
+    {"XML or SVG", MAGIC(0, "<?xml"), NO_MORE, AV_CODEC_ID_NONE, NULL},
 };
 
 static bool has_at(zoe_span file, size_t at, const char *bytes, size_t n)
@@ -125,6 +130,17 @@ static const kind *kind_of(zoe_span file)
             has_at(file, kinds[i].at2, kinds[i].bytes2, kinds[i].length2))
             return &kinds[i];
     return NULL;
+}
+
+const char *zoe_demuxer_of(zoe_span head)
+{
+    const kind *k = kind_of(head);
+    return k ? k->demuxer : NULL;
+}
+
+bool zoe_kind_is_known(zoe_span head)
+{
+    return kind_of(head) != NULL;
 }
 
 /* Is the file complete, which picture of it is meant, and where is its EXIF block? */
@@ -164,14 +180,14 @@ static zoe_status decode_tiff(zoe_context *ctx, zoe_picture *picture, zoe_av_pic
 static zoe_status decode_content(zoe_context *ctx, zoe_picture *picture, const zoe_av_picture *what)
 {
     switch (what->codec) {
-    case AV_CODEC_ID_PNG: return zoe_png_decode(ctx, picture, what->file);
+    case AV_CODEC_ID_PNG: return zoe_png_decode(ctx, picture, what->file, what->background);
     case AV_CODEC_ID_TIFF: return decode_tiff(ctx, picture, *what);
     default: return zoe_av_decode(ctx, picture, what);
     }
 }
 
-zoe_status zoe_picture_decode(zoe_context *ctx, zoe_picture *picture, const void *data, size_t size,
-                              bool keep_orientation)
+zoe_status zoe_picture_decode_on(zoe_context *ctx, zoe_picture *picture, const void *data,
+                                 size_t size, bool keep_orientation, const uint8_t *background)
 {
     *picture = (zoe_picture){0};
     const zoe_span file = {data, size};
@@ -186,7 +202,8 @@ zoe_status zoe_picture_decode(zoe_context *ctx, zoe_picture *picture, const void
         return zoe_fail(ctx, ZOE_UNSUPPORTED,
                         "%s is not read; convert it to PNG, JPEG, WebP, BMP, TIFF, GIF or PNM",
                         k->name);
-    zoe_av_picture what = {.file = file, .codec = (int)k->codec, .name = k->name};
+    zoe_av_picture what = {
+        .file = file, .codec = (int)k->codec, .name = k->name, .background = background};
     zoe_span exif = {0};
     TRY(look_inside(ctx, &what, &exif));
     zoe_status status = decode_content(ctx, picture, &what);
@@ -195,6 +212,12 @@ zoe_status zoe_picture_decode(zoe_context *ctx, zoe_picture *picture, const void
     if (status != ZOE_OK)
         zoe_picture_free(picture);
     return status;
+}
+
+zoe_status zoe_picture_decode(zoe_context *ctx, zoe_picture *picture, const void *data, size_t size,
+                              bool keep_orientation)
+{
+    return zoe_picture_decode_on(ctx, picture, data, size, keep_orientation, NULL);
 }
 
 zoe_status zoe_picture_read(zoe_context *ctx, zoe_picture *picture, const char *path,

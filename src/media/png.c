@@ -10,6 +10,12 @@
 
 #include "base/file.h"
 
+/* Bytes that come one after the other. */
+typedef struct png_bytes {
+    uint8_t *data;
+    size_t size, room;
+} png_bytes;
+
 /* One libpng run. libpng reports errors by a jump to `landing`; what must be freed after it is
  * here, not in locals. */
 typedef struct png_run {
@@ -19,7 +25,8 @@ typedef struct png_run {
     png_structp png;
     png_infop info;
     zoe_span rest;      /* reading: what is not consumed yet */
-    zoe_output *output; /* writing */
+    zoe_output *output; /* writing: to a file, */
+    png_bytes *bytes;   /* or to memory */
     png_bytep *rows;
     jmp_buf landing;
 } png_run;
@@ -65,10 +72,30 @@ static void run_read(png_structp png, png_bytep to, size_t n)
     run->rest.size -= n;
 }
 
+static zoe_status append(zoe_context *ctx, png_bytes *bytes, const void *from, size_t n)
+{
+    if (n > bytes->room - bytes->size) {
+        size_t room;
+        void *p;
+        if (!zoe_size_add(&room, n, bytes->room) || !zoe_size_add(&room, room, bytes->room))
+            room = SIZE_MAX;
+        TRY(zoe_alloc(ctx, &p, room, 1, "a PNG picture"));
+        if (bytes->size > 0)
+            memcpy(p, bytes->data, bytes->size);
+        zoe_free(bytes->data);
+        bytes->data = p;
+        bytes->room = room;
+    }
+    memcpy(bytes->data + bytes->size, from, n);
+    bytes->size += n;
+    return ZOE_OK;
+}
+
 static void run_write(png_structp png, png_bytep from, size_t n)
 {
     png_run *run = png_get_io_ptr(png);
-    run->status = zoe_output_write(run->ctx, run->output, from, n);
+    run->status = run->bytes ? append(run->ctx, run->bytes, from, n)
+                             : zoe_output_write(run->ctx, run->output, from, n);
     if (run->status != ZOE_OK)
         png_error(png, "cannot write");
 }
@@ -81,7 +108,7 @@ static void run_flush(png_structp png)
 /* Calls body with errors caught, and frees everything after it. */
 static zoe_status run_all(png_run *run, void (*body)(png_run *run, void *arg), void *arg)
 {
-    const bool writing = run->output != NULL;
+    const bool writing = run->output || run->bytes;
     if (setjmp(run->landing) == 0) {
         run->png = writing ? png_create_write_struct_2(PNG_LIBPNG_VER_STRING, run, run_error,
                                                        run_warning, run, run_alloc, run_free)
@@ -103,8 +130,27 @@ static zoe_status run_all(png_run *run, void (*body)(png_run *run, void *arg), v
 
 /* ---- reading ---- */
 
+/* libpng takes memory for a whole chunk before it looks whether the file has so much, and its own
+ * limit of chunks is only a warning: none may claim more than is there. */
+static void check_chunks(png_run *run)
+{
+    enum { SIGNATURE = 8, FRAME = 12 }; /* length, name and checksum of a chunk */
+    for (size_t at = SIGNATURE; at < run->rest.size;) {
+        const uint8_t *p = run->rest.data + at;
+        const size_t left = run->rest.size - at;
+        const size_t length =
+            left < FRAME ? 0 : (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
+        if (left < FRAME || length > left - FRAME)
+            png_error(run->png, "the file is cut off");
+        if (memcmp(p + 4, "IEND", 4) == 0)
+            return;
+        at += FRAME + length;
+    }
+}
+
 static void begin_reading(png_run *run)
 {
+    check_chunks(run);
     png_set_read_fn(run->png, run, run_read);
     png_set_user_limits(run->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* checked after the header */
     png_set_chunk_malloc_max(run->png, (png_alloc_size_t)64 << 20);
@@ -133,34 +179,44 @@ static bool choose_rgb(png_run *run)
 }
 
 /* 16-bit grey in the first two thirds of the memory to RGB, from the end. */
-static bool widen_grey(png_run *run, uint8_t *pixels, size_t n)
+static bool widen_grey(png_run *run, uint8_t *pixels, size_t n, const uint8_t *background)
 {
     png_color_16p clear = NULL;
     bool had_alpha = false;
     png_get_tRNS(run->png, run->info, NULL, NULL, &clear);
     for (size_t i = n; i-- > 0;) {
         const unsigned v = (unsigned)pixels[2 * i] << 8 | pixels[2 * i + 1];
-        had_alpha |= clear && v == clear->gray;
+        const bool is_clear = clear && v == clear->gray;
+        had_alpha |= is_clear;
         memset(pixels + 3 * i, zoe_grey16_to_8(v), 3);
+        zoe_lay_over(pixels + 3 * i, is_clear ? 0 : 255, background);
     }
     zoe_log(run->ctx, ZOE_WARNING, ZOE_GREY16_WARNING);
     return had_alpha;
 }
 
 /* Drops the fourth channel in place. */
-static bool drop_alpha(uint8_t *pixels, size_t n)
+static bool drop_alpha(uint8_t *pixels, size_t n, const uint8_t *background)
 {
     bool had_alpha = false;
     for (size_t i = 0; i < n; i++) {
-        had_alpha |= pixels[4 * i + 3] != 255;
+        const uint8_t alpha = pixels[4 * i + 3];
+        had_alpha |= alpha != 255;
         memmove(pixels + 3 * i, pixels + 4 * i, 3);
+        zoe_lay_over(pixels + 3 * i, alpha, background);
     }
     return had_alpha;
 }
 
+typedef struct png_target {
+    zoe_picture *picture;
+    const uint8_t *background;
+} png_target;
+
 static void decode_body(png_run *run, void *arg)
 {
-    zoe_picture *picture = arg;
+    const png_target *target = arg;
+    zoe_picture *picture = target->picture;
     begin_reading(run);
     const size_t w = png_get_image_width(run->png, run->info);
     const size_t h = png_get_image_height(run->png, run->info);
@@ -183,16 +239,18 @@ static void decode_body(png_run *run, void *arg)
     png_read_image(run->png, run->rows);
     png_read_end(run->png, NULL);
     if (grey16)
-        picture->had_alpha = widen_grey(run, picture->rgb, w * h);
+        picture->had_alpha = widen_grey(run, picture->rgb, w * h, target->background);
     else if (bytes == 4)
-        picture->had_alpha = drop_alpha(picture->rgb, w * h);
+        picture->had_alpha = drop_alpha(picture->rgb, w * h, target->background);
 }
 
-zoe_status zoe_png_decode(zoe_context *ctx, zoe_picture *picture, zoe_span file)
+zoe_status zoe_png_decode(zoe_context *ctx, zoe_picture *picture, zoe_span file,
+                          const uint8_t *background)
 {
+    png_target target = {picture, background};
     png_run run = {.ctx = ctx, .rest = file, .doing = "broken PNG"};
     *picture = (zoe_picture){0};
-    const zoe_status status = run_all(&run, decode_body, picture);
+    const zoe_status status = run_all(&run, decode_body, &target);
     if (status != ZOE_OK)
         zoe_picture_free(picture);
     return status;
@@ -272,6 +330,10 @@ static void write_body(png_run *run, void *arg)
     png_set_IHDR(run->png, run->info, (png_uint_32)p->width, (png_uint_32)p->height, 8,
                  PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                  PNG_FILTER_TYPE_DEFAULT);
+    if (run->bytes) { /* to be looked at and forgotten: speed goes before size */
+        png_set_compression_level(run->png, 1);
+        png_set_filter(run->png, PNG_FILTER_TYPE_BASE, PNG_FILTER_UP);
+    }
     for (size_t i = 0; i < job->n_meta; i++) {
         /* libpng's struct lacks const, but it copies and does not write. */
         png_text text = {.compression = is_ascii(job->metadata[i][1]) ? PNG_TEXT_COMPRESSION_NONE
@@ -319,4 +381,22 @@ zoe_status zoe_picture_write_png(zoe_context *ctx, const char *path, const zoe_p
         status = zoe_output_commit(ctx, &output);
     zoe_output_abort(&output);
     return status;
+}
+
+zoe_status zoe_picture_encode_png(zoe_context *ctx, void **data, size_t *size,
+                                  const zoe_picture *picture)
+{
+    *data = NULL;
+    TRY(zoe_picture_check_size(ctx, picture->width, picture->height));
+    png_bytes bytes = {0};
+    png_run run = {.ctx = ctx, .bytes = &bytes, .doing = "cannot make a PNG"};
+    write_job job = {.picture = picture};
+    const zoe_status status = run_all(&run, write_body, &job);
+    if (status != ZOE_OK) {
+        zoe_free(bytes.data);
+        return status;
+    }
+    *data = bytes.data;
+    *size = bytes.size;
+    return ZOE_OK;
 }

@@ -1,9 +1,9 @@
 /* Peak signal-to-noise ratio. */
 #include "media/media.h"
 
-static double psnr(double squares, size_t n, double peak)
+double zoe_psnr_of(double squares, double n, double peak)
 {
-    return squares == 0.0 ? INFINITY : 10.0 * log10(peak * peak * (double)n / squares);
+    return squares == 0.0 ? INFINITY : 10.0 * log10(peak * peak * n / squares);
 }
 
 double zoe_psnr(const float *a, const float *b, size_t n, double peak)
@@ -13,15 +13,20 @@ double zoe_psnr(const float *a, const float *b, size_t n, double peak)
         const double d = (double)a[i] - (double)b[i];
         squares += d * d;
     }
-    return psnr(squares, n, peak);
+    return zoe_psnr_of(squares, (double)n, peak);
+}
+
+uint64_t zoe_squares_u8(const uint8_t *a, const uint8_t *b, size_t n)
+{
+    uint64_t squares = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int d = a[i] - b[i];
+        squares += (unsigned)(d * d);
+    }
+    return squares;
 }
 
 double zoe_psnr_u8(const uint8_t *a, const uint8_t *b, size_t n)
 {
-    double squares = 0.0;
-    for (size_t i = 0; i < n; i++) {
-        const double d = (double)a[i] - (double)b[i];
-        squares += d * d;
-    }
-    return psnr(squares, n, 255.0);
+    return zoe_psnr_of((double)zoe_squares_u8(a, b, n), (double)n, 255.0);
 }

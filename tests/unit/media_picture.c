@@ -127,12 +127,59 @@ static void alpha_is_dropped_and_told(void **state)
     } rows[] = {{"rgb.png", false},      {"rgba.png", true},         {"grey_alpha.png", true},
                 {"palette.png", false},  {"palette_trns.png", true}, {"palette2.png", true},
                 {"lossless.webp", true}, {"lossy.webp", false},      {"lossy_alpha.webp", true},
-                {"rgba.tif", true},      {"jpeg_420.jpg", false},    {"palette.gif", false}};
+                {"rgba.tif", true},      {"jpeg_420.jpg", false},    {"palette.gif", false},
+                {"opaque.png", false}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         p = must_read(rows[i].name, false);
         if (p.had_alpha != rows[i].had_alpha)
             fail_msg("%s: alpha %d", rows[i].name, p.had_alpha);
         zoe_picture_free(&p);
+    }
+}
+
+static zoe_picture must_lay_over(const char *name, const uint8_t *background)
+{
+    char path[512], *data;
+    size_t size;
+    zoe_picture p;
+    snprintf(path, sizeof path, FOLDER "%s", name);
+    zoe_context_clear(ctx);
+    assert_int_equal(zoe_file_read(ctx, &data, &size, path, 1 << 24), ZOE_OK);
+    if (zoe_picture_decode_on(ctx, &p, data, size, false, background) != ZOE_OK)
+        fail_msg("%s: %s", name, zoe_context_message(ctx));
+    zoe_free(data);
+    return p;
+}
+
+/* On black a value is v * alpha, on white 255 - alpha more. */
+static void pictures_lie_over_a_colour(void **state)
+{
+    (void)state;
+    static const uint8_t black[3] = {0, 0, 0}, white[3] = {255, 255, 255}, red[3] = {200, 10, 30};
+    static const uint8_t want[6] = {200, 10, 30, 100, 133, 15};
+    zoe_picture p = must_lay_over("two_clear.png", red);
+    assert_memory_equal(p.rgb, want, sizeof want);
+    assert_true(p.had_alpha);
+    zoe_picture_free(&p);
+    static const char *const names[] = {"rgba.png",      "rgba16.png", "grey_alpha.png",
+                                        "palette2.png",  "rgba.tif",   "palette_trns.png",
+                                        "lossless.webp", "rgb.png",    "lossy_alpha.webp",
+                                        "grey.gif",      "grey16.png", "jpeg_420.jpg"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        zoe_picture v = must_read(names[i], false), b = must_lay_over(names[i], black),
+                    w = must_lay_over(names[i], white);
+        bool clear = false;
+        for (size_t k = 0; k < 3 * v.width * v.height; k++) {
+            const int alpha = 255 - (w.rgb[k] - b.rgb[k]);
+            clear |= alpha < 250;
+            if (alpha < 0 || alpha > 255 || abs(b.rgb[k] - v.rgb[k] * alpha / 255) > 1)
+                fail_msg("%s, value %zu: %d, %d on black, %d on white", names[i], k, v.rgb[k],
+                         b.rgb[k], w.rgb[k]);
+        }
+        assert_int_equal(clear, v.had_alpha);
+        zoe_picture_free(&v);
+        zoe_picture_free(&b);
+        zoe_picture_free(&w);
     }
 }
 
@@ -368,10 +415,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_equals_pillow), cmocka_unit_test(alpha_is_dropped_and_told),
-        cmocka_unit_test(orientation_can_be_kept),  cmocka_unit_test(cut_files_are_refused),
-        cmocka_unit_test(changed_bytes_do_no_harm), cmocka_unit_test(refusals_name_the_reason),
-        cmocka_unit_test(absurd_sizes_are_refused), cmocka_unit_test(any_path_bytes_work),
-        cmocka_unit_test(failing_memory_is_told),   cmocka_unit_test(png_keeps_text),
+        cmocka_unit_test(orientation_can_be_kept),  cmocka_unit_test(pictures_lie_over_a_colour),
+        cmocka_unit_test(cut_files_are_refused),    cmocka_unit_test(changed_bytes_do_no_harm),
+        cmocka_unit_test(refusals_name_the_reason), cmocka_unit_test(absurd_sizes_are_refused),
+        cmocka_unit_test(any_path_bytes_work),      cmocka_unit_test(failing_memory_is_told),
+        cmocka_unit_test(png_keeps_text),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

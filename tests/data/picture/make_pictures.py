@@ -109,6 +109,7 @@ def main():
     pillow("turn8.tif", small, format="TIFF", tiffinfo={274: 8})
     pillow("avif.png", rgb, format="AVIF")
     (FOLDER / "avif.png.ppm").unlink()
+    pillow("opaque.png", Image.fromarray(np.dstack([draw(2, 1), np.full((1, 2), 255, np.uint8)])), format="PNG")
 
 
 if __name__ == "__main__":
