@@ -24,22 +24,32 @@ typedef enum zoe_names {
     ZOE_NAMES_AS_STORED,
     ZOE_NAMES_WAN_DIT,
     ZOE_NAMES_WAN_VAE,
-    ZOE_NAMES_UMT5
+    ZOE_NAMES_UMT5,
+    ZOE_NAMES_CLIP /* the image tower */
 } zoe_names;
 
-/* Opens a .safetensors file, a .pth file (zip with a pickle of a state dict), a
- * .safetensors.index.json, or a folder. The kind of a file is told by the content, not by the
- * suffix. In a folder an index goes before a single .safetensors file, and that before a single
- * .pth file; several of the first kind that is there are refused by name.
+/* Opens a .safetensors file, a GGUF file (version 2 or 3), a .pth file (zip with a pickle of a state
+ * dict), a .safetensors.index.json, or a folder. The kind of a file is told by the content, not by
+ * the suffix. In a folder an index goes before a single .safetensors file, that before a single
+ * .gguf file, and that before a single .pth file; several of the first kind that is there are
+ * refused by name.
  *
- * A file must be used up exactly: bytes behind the end, holes and overlaps are refused (in a .pth,
- * the padding between entries is no hole), and so are names given twice and tensors of more than
+ * Scales that lie beside weights as tensors of their own (scaled fp8) become part of the weights
+ * (zoe_tensor.scaling) and are no tensors of the store; with ZOE_NAMES_AS_STORED they stay what
+ * they are. GGUF: a tensor that was folded to few dimensions gets the shape that the file notes for
+ * it; general.architecture plays no part.
+ *
+ * A file must be used up exactly: bytes behind the end, holes and overlaps are refused. The pieces
+ * of which that is asked are the tensors in a safetensors file and in each shard, in a GGUF file
+ * with the padding that its alignment asks for, and the entries of the zip in a .pth, where tensors
+ * may be views of one storage. Refused are also names given twice and tensors of more than
  * ZOE_MAX_RANK dimensions. Of a sharded checkpoint, a tensor that the index names but its shard
  * does not hold is an error; one that the index does not name is left out with a warning.
  *
  * Errors: ZOE_INVALID (no path), ZOE_MISSING (file, or a shard that the index names), ZOE_FORMAT
  * (truncated or broken), ZOE_UNSUPPORTED (pickle operations or classes that a state dict does not
- * use, old .pth, TorchScript, GGUF), ZOE_IO, ZOE_NOMEM. */
+ * use, old .pth, TorchScript, GGUF types that are not read, scales of unknown kinds),
+ * ZOE_NONFINITE (a scale), ZOE_IO, ZOE_NOMEM. */
 zoe_status zoe_store_open(zoe_context *ctx, zoe_store **store, const char *path, zoe_names names);
 void zoe_store_close(zoe_store *store); /* NULL is fine */
 
@@ -89,6 +99,69 @@ zoe_status zoe_store_fingerprint(zoe_context *ctx, const zoe_store *store, char 
 typedef void (*zoe_verify_fn)(void *user, size_t tensor, size_t nans, size_t infs);
 zoe_status zoe_store_verify(zoe_context *ctx, const zoe_store *store, zoe_verify_fn found,
                             void (*done)(void *user, size_t bytes, size_t total), void *user);
+
+/* ---- LoRA ---- */
+
+/* Differences to the tensors of one model, mostly as products of two narrow matrices. */
+typedef struct zoe_lora zoe_lora;
+
+/* What is added to one tensor W of the model, times a strength that the user chooses:
+ *
+ *   factor * up down   with down [R, K] and up [N, R], for W [N, K] (trailing axes of a convolution
+ *                      count as columns)
+ *   up                 without down: a difference of as many elements as W has */
+typedef struct zoe_lora_part {
+    const char *name; /* of W, the official one */
+    zoe_tensor down, up;
+    float factor; /* alpha / R if the file has an alpha, else 1 */
+} zoe_lora_part;
+
+/* Opens a LoRA file (of any kind that zoe_store_open reads) for the model `target`, a store with
+ * official names, which need not stay open. Layers are known by their official names, by those of
+ * diffusers, and with underscores for dots (kohya, musubi), behind the usual prefixes; the two
+ * factors by the spellings of ComfyUI, PEFT, diffusers and kohya. Full differences of weights, biases
+ * and modulations (.diff, .diff_b, .diff_m, .lora_B.bias) are parts too.
+ *
+ * Keys that fit nothing in the model are left out with a warning that counts them and names the
+ * first, and so is patch_embedding where the LoRA is for a model of other input channels. Every value
+ * is looked at.
+ *
+ * Errors: those of zoe_store_open; ZOE_FORMAT (no key fits: names an example of both sides; shapes
+ * that do not fit; half of a pair; two keys for one thing), ZOE_UNSUPPORTED (DoRA, LoHa, LoKr and the
+ * like, by name; quantised factors), ZOE_NONFINITE (names the tensor). */
+zoe_status zoe_lora_open(zoe_context *ctx, zoe_lora **lora, const char *path,
+                         const zoe_store *target);
+void zoe_lora_close(zoe_lora *lora); /* NULL is fine */
+
+/* The file's tensors under their own names, for zoe_store_fingerprint and the like. */
+const zoe_store *zoe_lora_store(const zoe_lora *lora);
+
+/* The parts, by name; a product goes before a difference of the same tensor. */
+size_t zoe_lora_count(const zoe_lora *lora);
+zoe_lora_part zoe_lora_at(const zoe_lora *lora, size_t i);
+/* The number of the first part for this tensor; zoe_lora_count if there is none. */
+size_t zoe_lora_find(const zoe_lora *lora, const char *name);
+
+typedef struct zoe_lora_summary {
+    size_t keys;                  /* tensors of the file */
+    size_t products, differences; /* parts of either kind */
+    size_t unmatched, skipped;    /* keys that fit nothing; of a patch_embedding that does not fit */
+    size_t rank;                  /* the greatest R */
+} zoe_lora_summary;
+zoe_lora_summary zoe_lora_summary_of(const zoe_lora *lora);
+/* Key i < unmatched. */
+const char *zoe_lora_unmatched(const zoe_lora *lora, size_t i);
+
+/* What the name of a LoRA file, or the title in its metadata, lets one suppose. */
+typedef struct zoe_lora_hint {
+    size_t steps;   /* > 0: distilled, to be run without guidance in so many steps */
+    bool high, low; /* made for the expert of high or low noise */
+    char word[16];  /* the word that tells of the distillation, "" if there is none */
+} zoe_lora_hint;
+/* Errors: ZOE_NOMEM; a file that cannot be read has no title. */
+zoe_status zoe_lora_hint_of(zoe_context *ctx, zoe_lora_hint *hint, const char *path);
+
+/* ---- pages ---- */
 
 /* Bytes of all tensors. */
 size_t zoe_store_bytes(const zoe_store *store);

@@ -6,11 +6,11 @@ zoe_status zoe_json_parse(zoe_context *ctx, json_t **root, const char *text, siz
 {
     json_error_t error;
     *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
-    if (!*root && json_error_code(&error) == json_error_out_of_memory)
-        return zoe_fail(ctx, ZOE_NOMEM, "%s: no memory for %zu bytes of JSON", what, size);
-    if (!*root)
+    if (!*root) { /* without memory, jansson finds syntax errors where there are none */
+        TRY(zoe_alloc_probe(ctx, size, what));
         return zoe_fail(ctx, ZOE_FORMAT, "%s: bad JSON at line %d, column %d: %s", what, error.line,
                         error.column, error.text);
+    }
     if (json_is_object(*root))
         return ZOE_OK;
     json_decref(*root);
@@ -91,6 +91,36 @@ zoe_status zoe_config_real(zoe_context *ctx, const zoe_config *config, const cha
     if (!json_is_number(found))
         return zoe_fail(ctx, ZOE_FORMAT, "%s: %s is no number", config->path, key);
     *value = json_number_value(found);
+    return ZOE_OK;
+}
+
+/* One list of numbers into values; false if it is none of this length. */
+static bool read_numbers(double *values, const json_t *list, size_t n)
+{
+    const double most = 1e6;
+    if (!json_is_array(list) || json_array_size(list) != n)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *number = json_array_get(list, i);
+        values[i] = json_number_value(number);
+        if (!json_is_number(number) || !(fabs(values[i]) <= most))
+            return false;
+    }
+    return true;
+}
+
+zoe_status zoe_config_reals(zoe_context *ctx, const zoe_config *config, const char *key,
+                            double *values, size_t rows, size_t columns)
+{
+    const json_t *found = json_object_get(config->root, key);
+    bool good = rows == 1 || (json_is_array(found) && json_array_size(found) == rows);
+    for (size_t i = 0; i < rows && good; i++)
+        good = read_numbers(values + i * columns, rows == 1 ? found : json_array_get(found, i),
+                            columns);
+    if (!good)
+        return zoe_fail(ctx, ZOE_FORMAT,
+                        "%s: %s is wanted as %zu x %zu numbers between -1000000 and 1000000",
+                        config->path, key, rows, columns);
     return ZOE_OK;
 }
 

@@ -14,6 +14,7 @@ typedef struct zoe_entry {
     const char *name; /* the one of these to go by */
     zoe_tensor tensor;
     void *copy;  /* the data, if they could not stay in the map */
+    void *scaling; /* what tensor.scaling points to, if anything */
     size_t file; /* index into files */
 } zoe_entry;
 
@@ -27,6 +28,11 @@ struct zoe_store {
     size_t n, room;
     size_t copied; /* bytes of all copies */
 };
+
+/* Frees what an entry owns. */
+void zoe_entry_free(zoe_entry *entry);
+/* The entry that goes by this name, or NULL. The store is sorted: zoe_names_apply is done. */
+zoe_entry *zoe_store_entry(const zoe_store *store, const char *name);
 
 /* No JSON that belongs to a checkpoint is longer; the official safetensors reader has the same
  * limit. */
@@ -52,9 +58,21 @@ zoe_status zoe_store_files(zoe_context *ctx, zoe_store *store, size_t n);
  * not 0, in bytes, must fit ptrdiff_t, so that strides do too. */
 bool zoe_extents_check(size_t *count, const size_t *shape, int rank, size_t element_bytes);
 
+/* Writers for tensors that are not all in memory: `tensors` have no data, `write` writes the bytes
+ * of one. GGUF: architecture may be NULL. */
+typedef zoe_status (*zoe_tensor_writer)(void *user, zoe_output *out, size_t i);
+zoe_status zoe_safetensors_stream(zoe_context *ctx, const char *path,
+                                  const zoe_named_tensor *tensors, size_t n,
+                                  const char *const (*metadata)[2], size_t n_meta,
+                                  zoe_tensor_writer write, void *user);
+zoe_status zoe_gguf_stream(zoe_context *ctx, const char *path, const zoe_named_tensor *tensors,
+                           size_t n, const char *architecture, zoe_tensor_writer write,
+                           void *user);
+
 /* The readers: add the tensors of files[file] to the store. */
 zoe_status zoe_safetensors_read(zoe_context *ctx, zoe_store *store, size_t file);
 zoe_status zoe_pth_read(zoe_context *ctx, zoe_store *store, size_t file);
+zoe_status zoe_gguf_read(zoe_context *ctx, zoe_store *store, size_t file);
 
 /* A checkpoint of several files: opens the shards that the index names, which lie beside it, and
  * reads them. */
@@ -64,6 +82,9 @@ zoe_status zoe_folder_pick(zoe_context *ctx, char **path, bool *is_index, const 
 
 /* Gives every entry its official name. */
 zoe_status zoe_names_apply(zoe_context *ctx, zoe_store *store, zoe_names names);
+/* Makes scales part of the weights that they belong to, and takes them and what else describes them
+ * off the list. */
+zoe_status zoe_scales_apply(zoe_context *ctx, zoe_store *store);
 
 /* A store of one file that lies in memory, which must outlive the store. `path` is for messages. */
 zoe_status zoe_store_open_memory(zoe_context *ctx, zoe_store **store, const void *data, size_t size,

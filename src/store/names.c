@@ -91,7 +91,10 @@ static const char *const prefixes_none[] = {NULL};
 static const zoe_name_table *const tables_dit[] = {&zoe_names_diffusers_dit, NULL};
 static const zoe_name_table *const tables_vae[] = {&zoe_names_diffusers_vae22,
                                                    &zoe_names_diffusers_vae21, NULL};
-static const zoe_name_table *const tables_umt5[] = {&zoe_names_transformers_umt5, NULL};
+static const zoe_name_table *const tables_umt5[] = {&zoe_names_transformers_umt5,
+                                                    &zoe_names_llama_umt5, NULL};
+
+static const zoe_name_table *const tables_clip[] = {&zoe_names_transformers_clip, NULL};
 
 static const struct {
     const char *const *prefixes;
@@ -100,6 +103,7 @@ static const struct {
     [ZOE_NAMES_WAN_DIT] = {prefixes_dit, tables_dit},
     [ZOE_NAMES_WAN_VAE] = {prefixes_none, tables_vae},
     [ZOE_NAMES_UMT5] = {prefixes_none, tables_umt5},
+    [ZOE_NAMES_CLIP] = {prefixes_none, tables_clip},
 };
 
 static const char *strip(const char *name, const char *const *prefixes)
@@ -138,6 +142,35 @@ static zoe_status translate(zoe_context *ctx, zoe_entry *entry, const zoe_name_t
     return ZOE_OK;
 }
 
+zoe_status zoe_name_foreign(zoe_context *ctx, char **name, const zoe_name_table *table,
+                            const char *official)
+{
+    *name = NULL;
+    for (const zoe_name_rule *rule = table->rules[0]; rule && rule->from; rule++) {
+        capture c;
+        void *p;
+        if (!match(&c, rule->to, official))
+            continue;
+        TRY(zoe_alloc(ctx, &p, strlen(official) + GROWTH, 1, "name of a tensor"));
+        write_target(p, rule->from, &c, NULL);
+        *name = p;
+        return ZOE_OK;
+    }
+    return ZOE_OK;
+}
+
+bool zoe_name_official(char *official, size_t size, const zoe_name_table *table, const char *name)
+{
+    capture c;
+    const zoe_name_rule *rule = find_rule(&c, table->rules[0], name);
+    if (!rule)
+        rule = find_rule(&c, table->rules[1], name);
+    if (!rule || size < GROWTH || strlen(name) > size - GROWTH)
+        return false;
+    write_target(official, rule->to, &c, table->parts);
+    return true;
+}
+
 /* ---- order ---- */
 
 static int entry_order(const void *a, const void *b)
@@ -154,7 +187,7 @@ static bool same_values(zoe_tensor a, zoe_tensor b)
     for (int i = 0; i < a.rank; i++)
         if (a.shape[i] != b.shape[i])
             return false;
-    const size_t bytes = zoe_tensor_count(a) * zoe_dtype_bytes(a.dtype);
+    const size_t bytes = zoe_tensor_bytes(a);
     return a.data == b.data || bytes == 0 || memcmp(a.data, b.data, bytes) == 0;
 }
 
@@ -188,9 +221,7 @@ static zoe_status settle(zoe_context *ctx, zoe_store *store)
             entries[kept++] = entries[i];
             continue;
         }
-        zoe_free(entries[i].stored);
-        zoe_free(entries[i].official);
-        zoe_free(entries[i].copy);
+        zoe_entry_free(&entries[i]);
     }
     store->n = kept;
     return ZOE_OK;

@@ -282,9 +282,11 @@ static zoe_status push_storage(machine *m)
     return push(m, v);
 }
 
+/* One that is longer than torch has dimensions is refused at once: many tensors may share it. */
 static bool is_tuple_of_integers(value v)
 {
-    if (v.kind != ZOE_PICKLE_TUPLE)
+    enum { DIMENSIONS = 64 };
+    if (v.kind != ZOE_PICKLE_TUPLE || v.object->n > DIMENSIONS)
         return false;
     for (size_t i = 0; i < v.object->n; i++)
         if (v.object->items[i].kind != ZOE_PICKLE_INT)

@@ -135,7 +135,7 @@ static zoe_status check_ranges(zoe_context *ctx, const range *ranges, size_t n, 
     if (end != size)
         return zoe_fail(ctx, ZOE_FORMAT, "%s: has %zu bytes, its header describes %zu: %s", path,
                         header + size, header + end,
-                        end > size ? "the file is cut short"
+                        end > size ? "the file is cut short; download it again"
                                    : "there is something behind the last tensor");
     return ZOE_OK;
 }
@@ -169,7 +169,8 @@ static zoe_status find_header(zoe_context *ctx, const zoe_map *map, size_t *leng
     if (map->size < PREFIX)
         return zoe_fail(
             ctx, ZOE_FORMAT,
-            "%s: has %zu bytes, a safetensors file has at least %d: the file is cut short",
+            "%s: has %zu bytes, a safetensors file has at least %d: the file is cut short; "
+            "download it again",
             map->path, map->size, PREFIX + 2);
     uint64_t n = 0;
     for (int i = PREFIX - 1; i >= 0; i--)
@@ -180,7 +181,8 @@ static zoe_status find_header(zoe_context *ctx, const zoe_map *map, size_t *leng
                         map->path, (unsigned long long)n, ZOE_JSON_LIMIT);
     if (n > map->size - PREFIX)
         return zoe_fail(ctx, ZOE_FORMAT,
-                        "%s: has %zu bytes, its header alone ends at %zu: the file is cut short",
+                        "%s: has %zu bytes, its header alone ends at %zu: the file is cut short; "
+                        "download it again",
                         map->path, map->size, (size_t)n + PREFIX);
     *length = (size_t)n;
     return ZOE_OK;
@@ -210,7 +212,32 @@ done:
     return status;
 }
 
+zoe_status zoe_safetensors_metadata(zoe_context *ctx, char **value, const char *path,
+                                    const char *key)
+{
+    zoe_map map;
+    json_t *root = NULL;
+    size_t length;
+    zoe_status status;
+    *value = NULL;
+    TRY(zoe_map_open(ctx, &map, path));
+    TRY_GOTO(find_header(ctx, &map, &length));
+    TRY_GOTO(zoe_json_parse(ctx, &root, (const char *)map.data + PREFIX, length, path));
+    const json_t *metadata = json_object_get(root, "__metadata__");
+    const char *text = json_string_value(json_object_get(metadata, key));
+    status = text ? zoe_strdup(ctx, value, text)
+                  : zoe_fail(ctx, ZOE_MISSING, "%s: has no metadata named \"%s\"", path, key);
+done:
+    json_decref(root);
+    zoe_map_close(&map);
+    return status;
+}
+
 /* ---- writing ---- */
+
+/* Room for anything that jansson makes of one entry; it does not tell a lack of memory from a text
+ * that is no UTF-8. */
+enum { ENTRY_ROOM = 4096 };
 
 static zoe_status describe(zoe_context *ctx, json_t *root, const zoe_named_tensor *named,
                            size_t *offset, const char *path)
@@ -228,14 +255,17 @@ static zoe_status describe(zoe_context *ctx, json_t *root, const zoe_named_tenso
     json_t *shape = json_array();
     for (int i = 0; i < t.rank; i++)
         json_array_append_new(shape, json_integer((json_int_t)t.shape[i]));
+    const bool whole = json_array_size(shape) == (size_t)t.rank;
     json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", shape,
                               "data_offsets", (json_int_t)begin, (json_int_t)*offset);
-    if (!entry)
+    if (entry && whole && json_object_set_new(root, named->name, entry) == 0)
+        return ZOE_OK;
+    if (!entry || !whole) {
+        json_decref(entry);
         return zoe_fail(ctx, ZOE_NOMEM, "%s: no memory for the header", path);
-    if (json_object_set_new(root, named->name, entry) != 0)
-        return zoe_fail(ctx, ZOE_INVALID, "%s: tensor %s: this name is no UTF-8", path,
-                        named->name);
-    return ZOE_OK;
+    }
+    TRY(zoe_alloc_probe(ctx, ENTRY_ROOM, path));
+    return zoe_fail(ctx, ZOE_INVALID, "%s: tensor %s: this name is no UTF-8", path, named->name);
 }
 
 /* Tensors in order of falling element size: without holes, this is what keeps every one aligned. */
@@ -251,11 +281,12 @@ static zoe_status header_text(zoe_context *ctx, char **text, const char *path,
     json_t *root = json_object(), *meta = json_object();
     for (size_t i = 0; i < n_meta; i++)
         if (json_object_set_new(meta, metadata[i][0], json_string(metadata[i][1])) != 0) {
+            TRY_GOTO(zoe_alloc_probe(ctx, strlen(metadata[i][1]) + ENTRY_ROOM, path));
             status = zoe_fail(ctx, ZOE_INVALID, "%s: metadata must be UTF-8", path);
             goto done;
         }
-    if (n_meta)
-        json_object_set(root, "__metadata__", meta);
+    if (n_meta && json_object_set(root, "__metadata__", meta) != 0)
+        TRY_GOTO(zoe_fail(ctx, ZOE_NOMEM, "%s: no memory for the header", path));
     for (size_t k = 0; k < ELEMENT_SIZES; k++)
         for (size_t i = 0; i < n; i++)
             if (zoe_dtype_bytes(tensors[i].tensor.dtype) == element_sizes[k])
@@ -286,9 +317,10 @@ static zoe_status write_header(zoe_context *ctx, zoe_output *out, const char *te
     return zoe_output_write(ctx, out, spaces, padding);
 }
 
-zoe_status zoe_safetensors_write(zoe_context *ctx, const char *path,
-                                 const zoe_named_tensor *tensors, size_t n,
-                                 const char *const (*metadata)[2], size_t n_meta)
+zoe_status zoe_safetensors_stream(zoe_context *ctx, const char *path,
+                                  const zoe_named_tensor *tensors, size_t n,
+                                  const char *const (*metadata)[2], size_t n_meta,
+                                  zoe_tensor_writer write, void *user)
 {
     char *text = NULL;
     zoe_output out = {0};
@@ -297,15 +329,32 @@ zoe_status zoe_safetensors_write(zoe_context *ctx, const char *path,
     TRY_GOTO(zoe_output_open(ctx, &out, path));
     TRY_GOTO(write_header(ctx, &out, text));
     for (size_t k = 0; k < ELEMENT_SIZES; k++)
-        for (size_t i = 0; i < n; i++) {
-            const zoe_tensor t = tensors[i].tensor;
-            if (zoe_dtype_bytes(t.dtype) == element_sizes[k])
-                TRY_GOTO(
-                    zoe_output_write(ctx, &out, t.data, zoe_tensor_count(t) * element_sizes[k]));
-        }
+        for (size_t i = 0; i < n; i++)
+            if (zoe_dtype_bytes(tensors[i].tensor.dtype) == element_sizes[k])
+                TRY_GOTO(write(user, &out, i));
     TRY_GOTO(zoe_output_commit(ctx, &out));
 done:
     zoe_output_abort(&out);
     free(text);
     return status;
+}
+
+typedef struct copying {
+    zoe_context *ctx;
+    const zoe_named_tensor *tensors;
+} copying;
+
+static zoe_status write_copy(void *user, zoe_output *out, size_t i)
+{
+    const copying *c = user;
+    const zoe_tensor t = c->tensors[i].tensor;
+    return zoe_output_write(c->ctx, out, t.data, zoe_tensor_bytes(t));
+}
+
+zoe_status zoe_safetensors_write(zoe_context *ctx, const char *path,
+                                 const zoe_named_tensor *tensors, size_t n,
+                                 const char *const (*metadata)[2], size_t n_meta)
+{
+    copying c = {.ctx = ctx, .tensors = tensors};
+    return zoe_safetensors_stream(ctx, path, tensors, n, metadata, n_meta, write_copy, &c);
 }

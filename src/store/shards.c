@@ -143,8 +143,7 @@ static void match_index(zoe_context *ctx, zoe_store *store, size_t begin, json_t
         }
         if (extra++ == 0)
             snprintf(example, sizeof example, "%s", entry->stored);
-        zoe_free(entry->stored);
-        zoe_free(entry->copy);
+        zoe_entry_free(entry);
     }
     store->n = kept;
     if (extra)
@@ -248,7 +247,7 @@ static zoe_status refuse_several(zoe_context *ctx, const char *folder, const fil
 
 zoe_status zoe_folder_pick(zoe_context *ctx, char **path, bool *is_index, const char *folder)
 {
-    static const char *const ends[] = {".safetensors.index.json", ".safetensors", ".pth"};
+    static const char *const ends[] = {".safetensors.index.json", ".safetensors", ".gguf", ".pth"};
     files found = {0};
     zoe_status status = ZOE_OK;
     *path = NULL;
@@ -258,7 +257,8 @@ zoe_status zoe_folder_pick(zoe_context *ctx, char **path, bool *is_index, const 
     }
     if (found.n == 0)
         status = zoe_fail(ctx, ZOE_MISSING,
-                          "%s: holds no .safetensors file, no index of such files and no .pth file",
+                          "%s: holds no .safetensors file, no index of such files, no .gguf and no "
+                          ".pth file; download the files of this folder again",
                           folder);
     else if (found.n > 1)
         status = refuse_several(ctx, folder, &found);

@@ -75,7 +75,7 @@ static void gather(unsigned char *dst, zoe_tensor t, size_t element_bytes)
 static zoe_status copy_data(zoe_context *ctx, zoe_store *store, zoe_entry *entry)
 {
     const zoe_tensor t = entry->tensor;
-    const size_t element = zoe_dtype_bytes(t.dtype), bytes = zoe_tensor_count(t) * element;
+    const size_t bytes = zoe_tensor_bytes(t);
     const char *path = store->files[entry->file].path;
     if (bytes > files_bytes(store) - store->copied)
         return zoe_fail(
@@ -87,7 +87,7 @@ static zoe_status copy_data(zoe_context *ctx, zoe_store *store, zoe_entry *entry
     if (zoe_tensor_dense(t))
         memcpy(entry->copy, t.data, bytes);
     else
-        gather(entry->copy, t, element);
+        gather(entry->copy, t, zoe_dtype_bytes(t.dtype));
     entry->tensor = zoe_tensor_of(entry->copy, t.dtype, t.rank, t.shape);
     return ZOE_OK;
 }
@@ -102,8 +102,11 @@ zoe_status zoe_store_add(zoe_context *ctx, zoe_store *store, size_t file, const 
     ((char *)p)[name_length] = '\0';
     zoe_entry *entry = &store->entries[store->n++];
     *entry = (zoe_entry){.stored = p, .name = p, .tensor = tensor, .file = file};
+    /* blocks are read byte by byte */
+    const size_t aligned =
+        zoe_block_elements(tensor.dtype) > 1 ? 1 : zoe_dtype_bytes(tensor.dtype);
     if (zoe_tensor_count(tensor) != 0 &&
-        ((uintptr_t)tensor.data % zoe_dtype_bytes(tensor.dtype) != 0 || !zoe_tensor_dense(tensor)))
+        ((uintptr_t)tensor.data % aligned != 0 || !zoe_tensor_dense(tensor)))
         return copy_data(ctx, store, entry);
     entry->tensor = zoe_tensor_of(tensor.data, tensor.dtype, tensor.rank, tensor.shape);
     return ZOE_OK;
@@ -111,7 +114,7 @@ zoe_status zoe_store_add(zoe_context *ctx, zoe_store *store, size_t file, const 
 
 /* ---- opening ---- */
 
-typedef enum kind { SAFETENSORS, ZIP, INDEX } kind;
+typedef enum kind { SAFETENSORS, ZIP, GGUF, INDEX } kind;
 
 static bool begins(const zoe_map *map, const char *magic, size_t n)
 {
@@ -140,19 +143,15 @@ static zoe_status tell_kind(zoe_context *ctx, kind *k, const zoe_map *map)
         *k = ZIP;
         return ZOE_OK;
     }
-    if (begins(map, "GGUF", 4))
-        return zoe_fail(ctx, ZOE_UNSUPPORTED,
-                        "%s: is a GGUF file, which this version does not read", map->path);
+    if (begins(map, "GGUF", 4)) {
+        *k = GGUF;
+        return ZOE_OK;
+    }
     if (begins(map, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 14))
         return zoe_fail(
             ctx, ZOE_UNSUPPORTED,
             "%s: is a .pth of the kind before PyTorch 1.6; load it in PyTorch and save it again",
             map->path);
-    if (begins(map, "version https://git-lfs", 23))
-        return zoe_fail(
-            ctx, ZOE_FORMAT,
-            "%s: is a Git LFS pointer of %zu bytes, not the file that it stands for; fetch that",
-            map->path, map->size);
     /* a file too short for any kind goes there too: the reader says by how much */
     if (map->size <= 10 || map->data[8] == '{') {
         *k = SAFETENSORS;
@@ -164,14 +163,18 @@ static zoe_status tell_kind(zoe_context *ctx, kind *k, const zoe_map *map)
             "%s: is a bare pickle; only a state dict as torch.save writes it can be read",
             map->path);
     return zoe_fail(ctx, ZOE_FORMAT,
-                    "%s: is no checkpoint; a safetensors file, a .pth of torch.save or a "
-                    "safetensors index is wanted",
+                    "%s: is no checkpoint; a safetensors file, a GGUF file, a .pth of torch.save "
+                    "or a safetensors index is wanted",
                     map->path);
 }
 
 static zoe_status read_file(zoe_context *ctx, zoe_store *store, size_t file, kind k)
 {
-    return k == ZIP ? zoe_pth_read(ctx, store, file) : zoe_safetensors_read(ctx, store, file);
+    switch (k) {
+    case ZIP: return zoe_pth_read(ctx, store, file);
+    case GGUF: return zoe_gguf_read(ctx, store, file);
+    default: return zoe_safetensors_read(ctx, store, file);
+    }
 }
 
 static zoe_status open_path(zoe_context *ctx, zoe_store *store, const char *path, bool is_index)
@@ -189,6 +192,13 @@ static zoe_status open_path(zoe_context *ctx, zoe_store *store, const char *path
     store->files = NULL;
     store->n_files = 0;
     return zoe_shards_open(ctx, store, path);
+}
+
+/* Scales are part of weights where names are known at all; as stored, they are tensors as any. */
+static zoe_status apply_names(zoe_context *ctx, zoe_store *store, zoe_names names)
+{
+    TRY(zoe_names_apply(ctx, store, names));
+    return names == ZOE_NAMES_AS_STORED ? ZOE_OK : zoe_scales_apply(ctx, store);
 }
 
 static zoe_status store_new(zoe_context *ctx, zoe_store **store, const char *path)
@@ -212,7 +222,7 @@ zoe_status zoe_store_open(zoe_context *ctx, zoe_store **store, const char *path,
     if (zoe_folder_exists(path))
         TRY_GOTO(zoe_folder_pick(ctx, &picked, &is_index, path));
     TRY_GOTO(open_path(ctx, s, picked ? picked : path, is_index));
-    TRY_GOTO(zoe_names_apply(ctx, s, names));
+    TRY_GOTO(apply_names(ctx, s, names));
     *store = s;
     s = NULL;
 done:
@@ -237,7 +247,7 @@ zoe_status zoe_store_open_memory(zoe_context *ctx, zoe_store **store, const void
         TRY_GOTO(
             zoe_fail(ctx, ZOE_UNSUPPORTED, "%s: an index in memory has no shards beside it", path));
     TRY_GOTO(read_file(ctx, s, 0, k));
-    TRY_GOTO(zoe_names_apply(ctx, s, names));
+    TRY_GOTO(apply_names(ctx, s, names));
     *store = s;
     s = NULL;
 done:
@@ -245,15 +255,20 @@ done:
     return status;
 }
 
+void zoe_entry_free(zoe_entry *entry)
+{
+    zoe_free(entry->stored);
+    zoe_free(entry->official);
+    zoe_free(entry->copy);
+    zoe_free(entry->scaling);
+}
+
 void zoe_store_close(zoe_store *store)
 {
     if (!store)
         return;
-    for (size_t i = 0; i < store->n; i++) {
-        zoe_free(store->entries[i].stored);
-        zoe_free(store->entries[i].official);
-        zoe_free(store->entries[i].copy);
-    }
+    for (size_t i = 0; i < store->n; i++)
+        zoe_entry_free(&store->entries[i]);
     zoe_free(store->entries);
     for (size_t i = 0; i < store->n_files && !store->borrowed; i++)
         zoe_map_close(&store->files[i]);
@@ -289,7 +304,7 @@ const char *zoe_store_file(const zoe_store *store, size_t i)
     return store->files[store->entries[i].file].path;
 }
 
-static const zoe_entry *find(const zoe_store *store, const char *name)
+zoe_entry *zoe_store_entry(const zoe_store *store, const char *name)
 {
     size_t low = 0, high = store->n;
     while (low < high) {
@@ -307,7 +322,7 @@ static const zoe_entry *find(const zoe_store *store, const char *name)
 
 bool zoe_store_find(const zoe_store *store, const char *name, zoe_tensor *tensor)
 {
-    const zoe_entry *entry = find(store, name);
+    const zoe_entry *entry = zoe_store_entry(store, name);
     if (entry)
         *tensor = entry->tensor;
     return entry != NULL;
@@ -348,7 +363,7 @@ static zoe_status misfit(zoe_context *ctx, const zoe_store *store, const zoe_ent
 zoe_status zoe_store_get(zoe_context *ctx, const zoe_store *store, zoe_tensor *tensor,
                          const char *name, int rank, const size_t *shape)
 {
-    const zoe_entry *entry = find(store, name);
+    const zoe_entry *entry = zoe_store_entry(store, name);
     if (!entry)
         return zoe_fail(ctx, ZOE_MISSING, "%s: tensor %s is not there", store->path, name);
     if (!fits(entry->tensor, rank, shape))
@@ -389,7 +404,7 @@ zoe_status zoe_store_get_all(zoe_context *ctx, const zoe_store *store, const zoe
     list missing = {.n = 0}, unfit = {.n = 0};
     for (size_t i = 0; i < n; i++) {
         const zoe_want *w = &wants[i];
-        const zoe_entry *entry = find(store, w->name);
+        const zoe_entry *entry = zoe_store_entry(store, w->name);
         if (!entry) {
             list_add(&missing, "%s", w->name);
         } else if (!fits(entry->tensor, w->rank, w->shape)) {
@@ -418,7 +433,7 @@ size_t zoe_store_bytes(const zoe_store *store)
     size_t sum = 0;
     for (size_t i = 0; i < store->n; i++) {
         const zoe_tensor t = store->entries[i].tensor;
-        if (!zoe_size_add(&sum, sum, zoe_tensor_count(t) * zoe_dtype_bytes(t.dtype)))
+        if (!zoe_size_add(&sum, sum, zoe_tensor_bytes(t)))
             return SIZE_MAX; /* a file may name one range often */
     }
     return sum;
@@ -436,7 +451,7 @@ void zoe_store_will_need(const zoe_store *store, zoe_tensor tensor)
 {
     const uintptr_t begin = (uintptr_t)tensor.data;
     const uintptr_t page = begin - begin % (uintptr_t)sysconf(_SC_PAGESIZE);
-    const size_t bytes = zoe_tensor_count(tensor) * zoe_dtype_bytes(tensor.dtype);
+    const size_t bytes = zoe_tensor_bytes(tensor);
     if (bytes && !store->borrowed && in_a_file(store, tensor.data))
         madvise((void *)page, begin - page + bytes, MADV_WILLNEED);
 }

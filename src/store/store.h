@@ -17,6 +17,10 @@ zoe_status zoe_config_size(zoe_context *ctx, const zoe_config *config, const cha
                            size_t max, size_t *value);
 zoe_status zoe_config_real(zoe_context *ctx, const zoe_config *config, const char *key,
                            double *value);
+/* Numbers that must be there, each within a million of 0: a list of `columns` numbers if rows is 1,
+ * else `rows` such lists. */
+zoe_status zoe_config_reals(zoe_context *ctx, const zoe_config *config, const char *key,
+                            double *values, size_t rows, size_t columns);
 /* A string value, NULL if absent or no string; lives as long as the config. */
 const char *zoe_config_text(const zoe_config *config, const char *key);
 
@@ -29,5 +33,35 @@ typedef struct zoe_named_tensor {
 zoe_status zoe_safetensors_write(zoe_context *ctx, const char *path,
                                  const zoe_named_tensor *tensors, size_t n,
                                  const char *const (*metadata)[2], size_t n_meta);
+
+/* Writes a checkpoint as a new file of the kind that the ending of `path` says, .safetensors or
+ * .gguf, aside and renamed, piece by piece, so that memory does not limit its size. Names become
+ * the official ones, but for umT5 in GGUF, which gets those of llama.cpp. Scales beside weights are
+ * multiplied into them first.
+ *
+ * `type` is what the large matrices become: those of the transformers' blocks and the token
+ * embedding. Of a block type or f8_e4m3 the other weights of two and more dimensions stay bf16 and
+ * f16 if they are, and become f16 otherwise, as do matrices whose rows are no whole blocks; with
+ * f32, f16 and bf16 all weights of two and more dimensions take the type. The rest (norms, biases,
+ * modulations) becomes f32. f8_e4m3 comes with a scale for each matrix in the spelling of ComfyUI
+ * (scale_weight, scaled_fp8).
+ *
+ * Errors: ZOE_INVALID (an ending or a type that there is not, block types in safetensors or f8 in
+ * GGUF), ZOE_UNSUPPORTED (a value that the type cannot hold), ZOE_NONFINITE (named), ZOE_IO, ZOE_NOMEM,
+ * ZOE_CANCELLED, and those of zoe_store_open. */
+typedef struct zoe_conversion {
+    zoe_dtype type;
+    void (*done)(void *user, size_t bytes, size_t total); /* of what is read; may be NULL */
+    void *user;
+    size_t tensors, matrices; /* told at the end: all, and those that have the type */
+    size_t in, out;           /* bytes of all tensors before and after */
+} zoe_conversion;
+zoe_status zoe_checkpoint_convert(zoe_context *ctx, const char *path, const char *from,
+                                  zoe_conversion *conversion);
+
+/* A text of the header's __metadata__; free with zoe_free. Errors: ZOE_MISSING (no such file or
+ * key), ZOE_FORMAT, ZOE_IO, ZOE_NOMEM. */
+zoe_status zoe_safetensors_metadata(zoe_context *ctx, char **value, const char *path,
+                                    const char *key);
 
 #endif

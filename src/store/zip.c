@@ -48,7 +48,7 @@ static zoe_status find_trailer(zoe_context *ctx, size_t *at, const zoe_map *map)
     return zoe_fail(ctx, ZOE_FORMAT,
                     "%s: has %zu bytes and begins as a zip, but does not end with a zip directory: "
                     "the file is cut short; "
-                    "more than %zu bytes are wanted",
+                    "more than %zu bytes are wanted; download it again",
                     map->path, map->size, map->size);
 }
 
@@ -65,7 +65,8 @@ static zoe_status find_directory(zoe_context *ctx, directory *d, const zoe_map *
     if (at >= LOCATOR && has_signature(p - LOCATOR, 6, 7)) {
         const uint64_t at_64 = little(p - LOCATOR + 8, 8);
         if (at - LOCATOR < TRAILER_64 || at_64 > at - LOCATOR - TRAILER_64 ||
-            !has_signature(map->data + at_64, 6, 6))
+            !has_signature(map->data + at_64, 6, 6) ||
+            little(map->data + at_64 + 4, 8) != at - LOCATOR - at_64 - 12)
             return zoe_fail(ctx, ZOE_FORMAT, "%s: its ZIP64 end record is not where it should be",
                             map->path);
         at = (size_t)at_64;
@@ -156,6 +157,7 @@ static zoe_status read_entry(zoe_context *ctx, zoe_zip_entry *entry, size_t *at,
             map->path, name < 200 ? (int)name : 200, entry->name, (unsigned long long)packed,
             (unsigned long long)offset);
     entry->plain = little(p + 10, 2) == 0 && (p[8] & 1) == 0 && packed == size;
+    entry->described = (p[8] & 8) != 0;
     *at += length;
     return ZOE_OK;
 }
@@ -178,14 +180,39 @@ static int name_order(const void *a, const void *b)
     return compare_names(x->name, x->name_length, y->name, y->name_length);
 }
 
-static zoe_status check_entries(zoe_context *ctx, zoe_zip *zip)
+/* Is this what lies between the end of an entry and what comes next? A data descriptor has sizes of
+ * 4 or 8 bytes, and mostly a signature. */
+static bool is_descriptor(const unsigned char *p, size_t length)
+{
+    return length == 12 || length == 20 ||
+           ((length == 16 || length == 24) && has_signature(p, 7, 8));
+}
+
+/* The entries, sorted by place, must fill the file up to the directory. */
+static zoe_status check_places(zoe_context *ctx, const zoe_zip *zip, size_t directory_begin)
+{
+    const zoe_zip_entry *e = zip->entries;
+    size_t end = 0;
+    for (size_t i = 0; i <= zip->n; i++) {
+        const size_t next = i < zip->n ? e[i].head : directory_begin;
+        if (next < end)
+            return zoe_fail(ctx, ZOE_FORMAT, "%s: two zip entries share byte %zu", zip->map->path,
+                            next);
+        const bool described = i > 0 && e[i - 1].described;
+        if (next != end && !(described && is_descriptor(zip->map->data + end, next - end)))
+            return zoe_fail(ctx, ZOE_FORMAT, "%s: the %zu bytes from %zu on belong to no zip entry",
+                            zip->map->path, next - end, end);
+        if (i < zip->n)
+            end = e[i].end;
+    }
+    return ZOE_OK;
+}
+
+static zoe_status check_entries(zoe_context *ctx, zoe_zip *zip, size_t directory_begin)
 {
     zoe_zip_entry *const e = zip->entries;
     qsort(e, zip->n, sizeof *e, place_order);
-    for (size_t i = 1; i < zip->n; i++)
-        if (e[i].head < e[i - 1].end)
-            return zoe_fail(ctx, ZOE_FORMAT, "%s: two zip entries share byte %zu", zip->map->path,
-                            e[i].head);
+    TRY(check_places(ctx, zip, directory_begin));
     qsort(e, zip->n, sizeof *e, name_order);
     for (size_t i = 1; i < zip->n; i++)
         if (name_order(&e[i - 1], &e[i]) == 0)
@@ -207,7 +234,7 @@ zoe_status zoe_zip_open(zoe_context *ctx, zoe_zip *zip, const zoe_map *map)
     size_t at = d.begin;
     for (size_t i = 0; i < d.n; i++)
         TRY_GOTO(read_entry(ctx, &zip->entries[i], &at, &d, map));
-    status = at == d.end ? check_entries(ctx, zip)
+    status = at == d.end ? check_entries(ctx, zip, d.begin)
                          : zoe_fail(ctx, ZOE_FORMAT,
                                     "%s: its zip directory has %zu bytes behind its %zu entries",
                                     map->path, d.end - at, d.n);

@@ -9,6 +9,7 @@ typedef struct zoe_zip_entry {
     const char *name; /* in the map, not terminated */
     size_t name_length;
     size_t head, begin, end; /* bytes of the file: local header, data */
+    bool described;          /* a data descriptor follows */
     bool plain;              /* neither compressed nor encrypted */
 } zoe_zip_entry;
 
@@ -18,9 +19,10 @@ typedef struct zoe_zip {
     size_t n;
 } zoe_zip;
 
-/* Reads the directory and checks all of it, ZIP64 included: the directory ends the file, no two
- * entries share a byte or a name, each local header says the same as the directory. Check sums are
- * not computed. The map must outlive the zip. Errors: ZOE_FORMAT, ZOE_NOMEM. */
+/* Reads the directory and checks all of it, ZIP64 included: the entries, each with the data
+ * descriptor that its flags announce, fill the file up to the directory, which ends it: no holes,
+ * no byte of two entries, nothing behind. No two entries have one name, each local header says the
+ * same as the directory. Check sums are not computed. The map must outlive the zip. Errors: ZOE_FORMAT, ZOE_NOMEM. */
 zoe_status zoe_zip_open(zoe_context *ctx, zoe_zip *zip, const zoe_map *map);
 void zoe_zip_close(zoe_zip *zip);
 

@@ -103,6 +103,24 @@ static void B19_shrinks_while_mapped(void **state)
     zoe_store_close(s);
 }
 
+/* What is mapped counts, not what has its name by now. */
+static void another_file_takes_the_place(void **state)
+{
+    store_case *c = *state;
+    const char *path = case_safetensors(c, "kept.safetensors", GOOD, 19);
+    zoe_store *s = case_open(c, path, ZOE_NAMES_AS_STORED);
+    zoe_tensor t;
+    assert_true(zoe_store_find(s, "b", &t));
+    assert_string_equal(zoe_map_path_at(s->files[0].data + 5), path);
+    assert_null(zoe_map_path_at(s->files[0].data + s->files[0].size));
+    assert_int_equal(rename(case_write(c, "short", "x", 1), path), 0);
+    assert_int_equal(zoe_store_check(c->ctx, s), ZOE_OK);
+    assert_int_equal(((const unsigned char *)t.data)[15], 15);
+    const unsigned char *data = s->files[0].data;
+    zoe_store_close(s);
+    assert_null(zoe_map_path_at(data));
+}
+
 /* The rule of the official reader: the ranges fill the data exactly. */
 static void B20_trailing_bytes_holes_overlaps(void **state)
 {
@@ -212,7 +230,7 @@ static void tells_other_kinds_apart(void **state)
     store_case *c = *state;
     REFUSED(c, case_path(c, "absent"), ZOE_MISSING, "no such file");
     REFUSED(c, case_write(c, "none", "", 0), ZOE_FORMAT, "has 0 bytes");
-    REFUSED(c, case_write(c, "g", "GGUF\3\0\0\0{\0\0\0\0\0\0\0", 16), ZOE_UNSUPPORTED, "GGUF");
+    REFUSED(c, case_write(c, "g", "GGUF\3\0\0\0{\0\0\0\0\0\0\0", 16), ZOE_FORMAT, "GGUF");
     REFUSED(c, case_write(c, "lfs", "version https://git-lfs.github.com/spec/v1\n", 43), ZOE_FORMAT,
             "Git LFS");
     REFUSED(c, case_write(c, "html", "<!DOCTYPE html><html>", 21), ZOE_FORMAT, "is no checkpoint");
@@ -388,6 +406,7 @@ int main(void)
         cmocka_unit_test(scalars_and_empty_tensors),
         cmocka_unit_test(B19_truncated),
         cmocka_unit_test(B19_shrinks_while_mapped),
+        cmocka_unit_test(another_file_takes_the_place),
         cmocka_unit_test(B20_trailing_bytes_holes_overlaps),
         cmocka_unit_test(refuses_bad_entries),
         cmocka_unit_test(refuses_bad_headers),
