@@ -43,12 +43,21 @@ static const bench_case cases[] = {
     {"linear f32 w bf16", LINEAR, 4096, 1536, 1536, 0, ZOE_F32, ZOE_BF16, ZOE_F32, ZOE_ACT_NONE},
     {"linear f32 w f16", LINEAR, 4096, 1536, 1536, 0, ZOE_F32, ZOE_F16, ZOE_F32, ZOE_ACT_NONE},
     {"linear f32 w e4m3", LINEAR, 4096, 1536, 1536, 0, ZOE_F32, ZOE_F8_E4M3, ZOE_F32, ZOE_ACT_NONE},
+    {"linear f32 w q8_0", LINEAR, 4096, 1536, 1536, 0, ZOE_F32, ZOE_Q8_0, ZOE_F32, ZOE_ACT_NONE},
+    {"linear f32 w q4_0", LINEAR, 4096, 1536, 1536, 0, ZOE_F32, ZOE_Q4_0, ZOE_F32, ZOE_ACT_NONE},
+    {"linear f32 w q5_1", LINEAR, 4096, 1536, 1536, 0, ZOE_F32, ZOE_Q5_1, ZOE_F32, ZOE_ACT_NONE},
+    {"linear f32 w q2_k", LINEAR, 4096, 1536, 1536, 0, ZOE_F32, ZOE_Q2_K, ZOE_F32, ZOE_ACT_NONE},
+    {"linear f32 w q3_k", LINEAR, 4096, 1536, 1536, 0, ZOE_F32, ZOE_Q3_K, ZOE_F32, ZOE_ACT_NONE},
+    {"linear f32 w q4_k", LINEAR, 4096, 1536, 1536, 0, ZOE_F32, ZOE_Q4_K, ZOE_F32, ZOE_ACT_NONE},
+    {"linear f32 w q6_k", LINEAR, 4096, 1536, 1536, 0, ZOE_F32, ZOE_Q6_K, ZOE_F32, ZOE_ACT_NONE},
     {"linear bf16", LINEAR, 4096, 1536, 1536, 0, ZOE_BF16, ZOE_BF16, ZOE_BF16, ZOE_ACT_NONE},
     {"linear f32 gelu", LINEAR, 1560, 8960, 1536, 0, ZOE_F32, ZOE_BF16, ZOE_F32, ZOE_ACT_GELU_TANH},
     {"linear f32 deep", LINEAR, 1560, 1536, 8960, 0, ZOE_F32, ZOE_BF16, ZOE_F32, ZOE_ACT_NONE},
     {"linear f32 wide", LINEAR, 1560, 5120, 5120, 0, ZOE_F32, ZOE_BF16, ZOE_F32, ZOE_ACT_NONE},
     {"linear 1 row w f32", LINEAR, 1, 5120, 5120, 0, ZOE_F32, ZOE_F32, ZOE_F32, ZOE_ACT_NONE},
     {"linear 1 row w bf16", LINEAR, 1, 5120, 5120, 0, ZOE_F32, ZOE_BF16, ZOE_F32, ZOE_ACT_NONE},
+    {"linear 1 row w q8_0", LINEAR, 1, 5120, 5120, 0, ZOE_F32, ZOE_Q8_0, ZOE_F32, ZOE_ACT_NONE},
+    {"linear 1 row w q4_k", LINEAR, 1, 5120, 5120, 0, ZOE_F32, ZOE_Q4_K, ZOE_F32, ZOE_ACT_NONE},
     {"linear 8 rows w bf16", LINEAR, 8, 5120, 5120, 0, ZOE_F32, ZOE_BF16, ZOE_F32, ZOE_ACT_NONE},
     {"linear 64 rows w bf16", LINEAR, 64, 5120, 5120, 0, ZOE_F32, ZOE_BF16, ZOE_F32, ZOE_ACT_NONE},
     {"attention f32", ATTENTION, 1560, 12, 1560, 128, ZOE_F32, 0, ZOE_F32, ZOE_ACT_NONE},
@@ -93,7 +102,15 @@ static zoe_tensor filled(zoe_context *ctx, zoe_dtype dtype, size_t n0, size_t n1
 {
     void *p;
     static uint32_t state = 1;
-    must(ctx, zoe_alloc(ctx, &p, n0 * n1, zoe_dtype_bytes(dtype), "benchmark"));
+    const size_t bytes = zoe_run_bytes(dtype, n0 * n1);
+    must(ctx, zoe_alloc(ctx, &p, bytes, 1, "benchmark"));
+    if (zoe_block_elements(dtype) > 1) { /* bytes that keep every f16 field small */
+        for (size_t i = 0; i < bytes; i++) {
+            state = state * 1664525u + 1013904223u;
+            ((uint8_t *)p)[i] = state >> 24 & 0x37;
+        }
+        return zoe_tensor_2d(p, dtype, n0, n1);
+    }
     for (size_t i = 0; i < n0 * n1; i++) {
         state = state * 1664525u + 1013904223u;
         const float v = (float)(state >> 8) * 0x1p-23f - 1.0f;

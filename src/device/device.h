@@ -22,6 +22,7 @@ typedef struct zoe_device {
     zoe_status (*attention)(zoe_context *ctx, const zoe_attention_args *args, zoe_workspace work);
     zoe_status (*activate)(zoe_context *ctx, zoe_tensor y, zoe_tensor x, zoe_activation activation);
     zoe_status (*geglu)(zoe_context *ctx, zoe_tensor y, zoe_tensor gate, zoe_tensor up);
+    zoe_status (*add)(zoe_context *ctx, zoe_tensor y, zoe_tensor a, zoe_tensor b);
     zoe_status (*cast)(zoe_context *ctx, zoe_tensor y, zoe_tensor x);
     /* extents: Cout, Cin, kt, kh, kw, none 0; SIZE_MAX if the form cannot be addressed, and then
      * _new is not called. */

@@ -35,6 +35,13 @@ static void pack_f8_e5m2_c(float *panel, const void *w, ptrdiff_t stride, size_t
     pack(panel, w, ZOE_F8_E5M2, stride, rows, k);
 }
 
+static void scale_panel_c(float *panel, const float *factors, size_t k)
+{
+    for (size_t i = 0; i < k; i++)
+        for (size_t r = 0; r < ZOE_PANEL; r++)
+            panel[i * ZOE_PANEL + r] *= factors[r];
+}
+
 static void slice(float *panel, const void *w, zoe_dtype dtype, ptrdiff_t stride, size_t columns,
                   size_t k)
 {
@@ -86,6 +93,7 @@ void zoe_kernels_fill_gemm_c(zoe_kernels *k)
     k->pack_bf16 = pack_bf16_c;
     k->pack_f8_e4m3 = pack_f8_e4m3_c;
     k->pack_f8_e5m2 = pack_f8_e5m2_c;
+    k->scale_panel = scale_panel_c;
     k->slice_f32 = slice_f32_c;
     k->slice_bf16 = slice_bf16_c;
     k->gemm = gemm_c;

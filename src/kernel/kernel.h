@@ -4,8 +4,8 @@
  * 0, and nothing outside the named extents is touched.
  *
  * To add one: a row in kernels.def; its definition in a file here, put into the slot by that file's
- * fill function; a check for its family if that is new; guests under x86/, put into the slot by
- * their fill function. */
+ * fill function; a check for its family if that is new, here in selftest.c and in the tests in
+ * kernel_check.c; guests under x86/, put into the slot by their fill function. */
 #ifndef ZOE_KERNEL_H
 #define ZOE_KERNEL_H
 
@@ -15,7 +15,8 @@
 /* Columns of a packed panel: panel[k][ZOE_PANEL]. */
 #define ZOE_PANEL 16
 
-/* y[i] = x[i], widened exactly from the type in the kernel's name. */
+/* y[i] = x[i], widened exactly from the type in the kernel's name; of a block type, x begins with a
+ * block and n may end within one. */
 typedef void zoe_kernel_widen(float *y, const void *x, size_t n);
 /* y[i] = x[i], rounded to nearest even. NaN stays NaN. */
 typedef void zoe_kernel_narrow(void *y, const float *x, size_t n);
@@ -52,6 +53,8 @@ typedef void zoe_kernel_rope(float *y, const float *x, const float *cos, const f
 /* panel[i][r] = w[r * stride + i] for i < k, r < rows <= ZOE_PANEL, widened; columns from rows on
  * are 0. stride counts elements. */
 typedef void zoe_kernel_pack(float *panel, const void *w, ptrdiff_t stride, size_t rows, size_t k);
+/* panel[i][r] *= factors[r] for i < k, r < ZOE_PANEL. */
+typedef void zoe_kernel_scale_panel(float *panel, const float *factors, size_t k);
 /* panel[i][r] = w[i * stride + r] for i < k, r < columns <= ZOE_PANEL, widened; other columns are
  * 0. */
 typedef void zoe_kernel_slice(float *panel, const void *w, ptrdiff_t stride, size_t columns,
@@ -113,8 +116,16 @@ const zoe_kernels *zoe_kernels_get(void);
 /* A table of the rungs up to isa, for tests; the cpu must have isa. */
 void zoe_kernels_fill(zoe_kernels *k, zoe_isa isa);
 
+/* Tries every kernel of the table once against its definition, on a small input, and calls see with
+ * its name, whether it is a guest, the largest error found and the one allowed. Errors: ZOE_NOMEM. */
+typedef void (*zoe_selftest_fn)(void *user, const char *name, bool guest, double error,
+                                double tolerance);
+zoe_status zoe_kernels_selftest(zoe_context *ctx, const zoe_kernels *table, zoe_selftest_fn see,
+                                void *user);
+
 /* For table.c: each file of definitions or guests puts its functions into their slots. */
 void zoe_kernels_fill_convert_c(zoe_kernels *k);
+void zoe_kernels_fill_block_c(zoe_kernels *k);
 void zoe_kernels_fill_activation_c(zoe_kernels *k);
 void zoe_kernels_fill_norm_c(zoe_kernels *k);
 void zoe_kernels_fill_gemm_c(zoe_kernels *k);
@@ -123,6 +134,7 @@ void zoe_kernels_fill_conv_c(zoe_kernels *k);
 
 #if defined(__x86_64__)
 void zoe_kernels_fill_convert_avx2(zoe_kernels *k);
+void zoe_kernels_fill_block_avx2(zoe_kernels *k);
 void zoe_kernels_fill_activation_avx2(zoe_kernels *k);
 void zoe_kernels_fill_norm_avx2(zoe_kernels *k);
 void zoe_kernels_fill_gemm_avx2(zoe_kernels *k);

@@ -6,6 +6,7 @@
 static void fill_c(zoe_kernels *k)
 {
     zoe_kernels_fill_convert_c(k);
+    zoe_kernels_fill_block_c(k);
     zoe_kernels_fill_activation_c(k);
     zoe_kernels_fill_norm_c(k);
     zoe_kernels_fill_gemm_c(k);
@@ -17,6 +18,7 @@ static void fill_c(zoe_kernels *k)
 static void fill_avx2(zoe_kernels *k)
 {
     zoe_kernels_fill_convert_avx2(k);
+    zoe_kernels_fill_block_avx2(k);
     zoe_kernels_fill_activation_avx2(k);
     zoe_kernels_fill_norm_avx2(k);
     zoe_kernels_fill_gemm_avx2(k);

@@ -23,11 +23,12 @@ static void describe_wanted(char *buffer, size_t size, unsigned types, int rank,
 {
     text t = {buffer, size};
     const char *between = "";
-    for (unsigned dtype = ZOE_NONE + 1; dtype <= ZOE_BOOL; dtype++)
+    const unsigned known = types & ~ZOE_TYPES_SCALED;
+    for (unsigned dtype = ZOE_NONE + 1; dtype < ZOE_DTYPES; dtype++)
         if (types & ZOE_TYPE(dtype)) {
             append(&t, between);
             append(&t, zoe_dtype_name((zoe_dtype)dtype));
-            const unsigned rest = types >> (dtype + 1);
+            const unsigned rest = known >> (dtype + 1);
             between = rest & (rest - 1) ? ", " : " or ";
         }
     append(&t, " [");
@@ -50,25 +51,43 @@ static bool shape_fits(zoe_tensor t, int rank, const size_t *shape)
     return true;
 }
 
+/* Rows must begin and end with a block. */
+static zoe_status check_blocks(zoe_context *ctx, const char *op, const char *name, zoe_tensor t)
+{
+    const size_t elements = zoe_block_elements(t.dtype);
+    bool whole = t.rank > 0 ? t.shape[t.rank - 1] % elements == 0 : elements == 1;
+    for (int i = 0; i + 1 < t.rank; i++)
+        whole = whole && (t.shape[i] < 2 || (size_t)t.stride[i] % elements == 0);
+    if (whole)
+        return ZOE_OK;
+    char found[128];
+    return zoe_fail(ctx, ZOE_INVALID, "%s: %s is %s, whose rows are no whole blocks of %zu", op,
+                    name, zoe_tensor_describe(found, sizeof found, t), elements);
+}
+
 zoe_status zoe_check_tensor(zoe_context *ctx, const char *op, const char *name, zoe_tensor t,
                             unsigned types, int rank, const size_t *shape)
 {
     if (t.dtype == ZOE_NONE && types & ZOE_TYPES_OR_NONE)
         return ZOE_OK;
-    char found[128], wanted[192];
+    char found[128], wanted[256];
     if (t.rank < 0 || t.rank > ZOE_MAX_RANK)
         return zoe_fail(ctx, ZOE_INVALID, "%s: %s has rank %d, wanted 0 to %d", op, name, t.rank,
                         ZOE_MAX_RANK);
-    if ((unsigned)t.dtype > ZOE_BOOL || !(types & ZOE_TYPE(t.dtype)) ||
+    if ((unsigned)t.dtype >= ZOE_DTYPES || !(types & ZOE_TYPE(t.dtype)) ||
         !shape_fits(t, rank, shape)) {
         zoe_tensor_describe(found, sizeof found, t);
         describe_wanted(wanted, sizeof wanted, types, rank, shape);
         return zoe_fail(ctx, ZOE_INVALID, "%s: %s is %s, wanted %s", op, name, found, wanted);
     }
-    size_t elements = 1, span = zoe_dtype_bytes(t.dtype);
+    if (t.scaling && !(types & ZOE_TYPES_SCALED))
+        return zoe_fail(ctx, ZOE_INVALID, "%s: %s has factors beside it, which only weights may",
+                        op, name);
     for (int i = 0; i < rank; i++)
         if (t.shape[i] == 0)
             return ZOE_OK; /* nothing is read or written, whatever strides and pointer are */
+    TRY(check_blocks(ctx, op, name, t));
+    size_t elements = 1, span = zoe_block_bytes(t.dtype);
     for (int i = 0; i < rank; i++) {
         if (t.shape[i] > 1 && (i == rank - 1 ? t.stride[i] != 1 : t.stride[i] < 1))
             return zoe_fail(ctx, ZOE_INVALID, "%s: %s has stride %td on axis %d, wanted %s", op,
@@ -76,7 +95,7 @@ zoe_status zoe_check_tensor(zoe_context *ctx, const char *op, const char *name, 
         size_t reach = 0;
         if (!zoe_size_mul(&elements, elements, t.shape[i]) ||
             (t.shape[i] > 1 && (!zoe_size_mul(&reach, t.shape[i] - 1, (size_t)t.stride[i]) ||
-                                !zoe_size_mul(&reach, reach, zoe_dtype_bytes(t.dtype)) ||
+                                !zoe_size_mul(&reach, reach, zoe_block_bytes(t.dtype)) ||
                                 !zoe_size_add(&span, span, reach))))
             return zoe_fail(ctx, ZOE_INVALID, "%s: %s is %s, more than memory can address", op,
                             name, zoe_tensor_describe(found, sizeof found, t));
@@ -93,7 +112,7 @@ static size_t span_of(zoe_tensor t)
     for (int i = 0; i < t.rank; i++)
         if (t.shape[i] > 1)
             last += (t.shape[i] - 1) * (size_t)t.stride[i];
-    return (last + 1) * zoe_dtype_bytes(t.dtype);
+    return zoe_run_bytes(t.dtype, last + 1);
 }
 
 static bool same_view(zoe_tensor a, zoe_tensor b)
@@ -117,7 +136,7 @@ static size_t row_bytes(zoe_tensor t)
 
 static size_t row_distance(zoe_tensor t)
 {
-    return t.rank > 0 && t.shape[0] > 1 ? (size_t)t.stride[0] * zoe_dtype_bytes(t.dtype) : 0;
+    return t.rank > 0 && t.shape[0] > 1 ? zoe_run_bytes(t.dtype, (size_t)t.stride[0]) : 0;
 }
 
 /* Could an element of a share a byte with one of b? Columns of one buffer, such as parts of a fused

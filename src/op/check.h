@@ -9,16 +9,24 @@
 /* A set of element types. */
 #define ZOE_TYPE(dtype) (1u << (dtype))
 #define ZOE_TYPES_ROW (ZOE_TYPE(ZOE_F32) | ZOE_TYPE(ZOE_BF16))
+#define ZOE_TYPES_BLOCK                                                                            \
+    (ZOE_TYPE(ZOE_Q4_0) | ZOE_TYPE(ZOE_Q4_1) | ZOE_TYPE(ZOE_Q5_0) | ZOE_TYPE(ZOE_Q5_1) |           \
+     ZOE_TYPE(ZOE_Q8_0) | ZOE_TYPE(ZOE_Q2_K) | ZOE_TYPE(ZOE_Q3_K) | ZOE_TYPE(ZOE_Q4_K) |           \
+     ZOE_TYPE(ZOE_Q5_K) | ZOE_TYPE(ZOE_Q6_K))
 #define ZOE_TYPES_WEIGHT                                                                           \
-    (ZOE_TYPES_ROW | ZOE_TYPE(ZOE_F16) | ZOE_TYPE(ZOE_F8_E4M3) | ZOE_TYPE(ZOE_F8_E5M2))
+    (ZOE_TYPES_ROW | ZOE_TYPE(ZOE_F16) | ZOE_TYPE(ZOE_F8_E4M3) | ZOE_TYPE(ZOE_F8_E5M2) |           \
+     ZOE_TYPES_BLOCK | ZOE_TYPES_SCALED)
+/* Added to a set: the tensor may have factors beside it. */
+#define ZOE_TYPES_SCALED (1u << 31)
+_Static_assert(ZOE_DTYPES < 31, "a set of types has a bit for each");
 /* Added to a set: the tensor may be absent. */
 #define ZOE_TYPES_OR_NONE ZOE_TYPE(ZOE_NONE)
 
 /* An extent that may be anything. */
 #define ZOE_ANY SIZE_MAX
 
-/* Is t of one of these types and of this shape, with a dense last axis, positive strides, and
- * memory behind it? op and name are for the sentence. */
+/* Is t of one of these types and of this shape, with a dense last axis, positive strides, rows of
+ * whole blocks, and memory behind it? op and name are for the sentence. */
 zoe_status zoe_check_tensor(zoe_context *ctx, const char *op, const char *name, zoe_tensor t,
                             unsigned types, int rank, const size_t *shape);
 /* The same, with the extents as arguments. */

@@ -30,8 +30,8 @@ zoe_status zoe_conv_weights_new(zoe_context *ctx, zoe_conv_weights **packed, zoe
     char found[96];
     *packed = NULL;
     zoe_tensor_describe(found, sizeof found, w);
-    if ((w.dtype != ZOE_F32 && w.dtype != ZOE_F16 && w.dtype != ZOE_BF16) ||
-        !weight_extents(extents, w))
+    if ((w.dtype != ZOE_F32 && w.dtype != ZOE_F16 && w.dtype != ZOE_BF16) || w.scaling ||
+        bias.scaling || !weight_extents(extents, w))
         return zoe_fail(ctx, ZOE_INVALID,
                         "convolution weight: found %s, wanted f32, f16 or bf16 "
                         "[Cout, Cin, kt, kh, kw] or [Cout, Cin, kh, kw]",

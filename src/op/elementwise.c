@@ -35,6 +35,13 @@ zoe_status zoe_geglu(zoe_context *ctx, zoe_tensor y, zoe_tensor gate, zoe_tensor
     return zoe_tensor_count(y) ? zoe_device_of(ctx)->geglu(ctx, y, gate, up) : ZOE_OK;
 }
 
+zoe_status zoe_add(zoe_context *ctx, zoe_tensor y, zoe_tensor a, zoe_tensor b)
+{
+    TRY(check_dense(ctx, "add", y, ZOE_TYPE(a.dtype), a, ZOE_TYPES_ROW));
+    TRY(check_dense(ctx, "add", y, ZOE_TYPE(a.dtype), b, ZOE_TYPE(a.dtype)));
+    return zoe_tensor_count(y) ? zoe_device_of(ctx)->add(ctx, y, a, b) : ZOE_OK;
+}
+
 /* A dense tensor as a vector; others as they are. */
 static zoe_tensor flat(zoe_tensor t)
 {

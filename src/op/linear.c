@@ -2,6 +2,15 @@
 #include "device/device.h"
 #include "op/check.h"
 
+static zoe_status check_term(zoe_context *ctx, const zoe_linear_args *a, const zoe_linear_term *t)
+{
+    static const char op[] = "linear";
+    TRY(ZOE_CHECK(ctx, op, "x of a term", t->x, ZOE_TYPES_ROW, 2, a->x.shape[0], ZOE_ANY));
+    TRY(ZOE_CHECK(ctx, op, "w of a term", t->w, ZOE_TYPES_WEIGHT, 2, a->w.shape[0], t->x.shape[1]));
+    TRY(zoe_check_apart(ctx, op, "y", a->y, "x of a term", t->x, false));
+    return zoe_check_apart(ctx, op, "y", a->y, "w of a term", t->w, false);
+}
+
 static zoe_status check(zoe_context *ctx, const zoe_linear_args *a)
 {
     static const char op[] = "linear";
@@ -20,6 +29,8 @@ static zoe_status check(zoe_context *ctx, const zoe_linear_args *a)
     TRY(zoe_check_apart(ctx, op, "y", a->y, "w", a->w, false));
     TRY(zoe_check_apart(ctx, op, "y", a->y, "bias", a->bias, false));
     TRY(zoe_check_apart(ctx, op, "y", a->y, "gate", a->gate, false));
+    for (size_t i = 0; i < a->n_terms; i++)
+        TRY(check_term(ctx, a, &a->terms[i]));
     return zoe_check_apart(ctx, op, "y", a->y, "residual", a->residual, true);
 }
 

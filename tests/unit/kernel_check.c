@@ -7,9 +7,32 @@
 
 /* ---- one check a family: c is the definition, g the guest ---- */
 
+/* Runs that end in any place of a block; guests may read the whole of it, and nothing behind. */
+static void check_widen_blocks(const char *name, zoe_dtype dtype, zoe_kernel_widen *c,
+                               zoe_kernel_widen *g)
+{
+    const size_t elements = zoe_block_elements(dtype);
+    for (size_t n = 0; n < 4 * elements; n += n < elements ? 1 : 1 + n % 37) {
+        const size_t blocks = (n + elements - 1) / elements;
+        guarded x = random_bytes(blocks * zoe_block_bytes(dtype));
+        guarded want = guarded_new(n * 4), got = guarded_new(n * 4);
+        c(want.data, x.data, n);
+        g(got.data, x.data, n);
+        all_close(name, n, got.data, want.data, 0.0, 0.0);
+        guarded_free(x);
+        guarded_free(want);
+        guarded_free(got);
+    }
+}
+
 static void check_widen(const char *name, zoe_kernel_widen *c, zoe_kernel_widen *g,
                         double tolerance)
 {
+    for (zoe_dtype dtype = ZOE_Q4_0; dtype < ZOE_DTYPES; dtype++)
+        if (strstr(name, zoe_dtype_name(dtype))) {
+            check_widen_blocks(name, dtype, c, g);
+            return;
+        }
     const size_t bytes = strstr(name, "f8") ? 1 : 2;
     for (size_t w = 0; w < WIDTHS; w++) {
         const size_t n = widths[w];
@@ -255,6 +278,22 @@ static void check_slice(const char *name, zoe_kernel_slice *c, zoe_kernel_slice 
                         double tolerance)
 {
     check_panel(name, c, g, tolerance, true);
+}
+
+static void check_scale_panel(const char *name, zoe_kernel_scale_panel *c,
+                              zoe_kernel_scale_panel *g, double tolerance)
+{
+    for (size_t d = 0; d < DEPTHS; d++) {
+        const size_t k = depths[d], n = k * ZOE_PANEL;
+        guarded factors = values(ZOE_PANEL, d % 2);
+        guarded want = values(n, d % 2), got = guarded_copy(want, n * 4);
+        c(want.data, factors.data, k);
+        g(got.data, factors.data, k);
+        all_close(name, n, got.data, want.data, 0.0, tolerance);
+        guarded_free(factors);
+        guarded_free(want);
+        guarded_free(got);
+    }
 }
 
 static void check_gemm(const char *name, zoe_kernel_gemm *c, zoe_kernel_gemm *g, double tolerance)

@@ -68,6 +68,14 @@ static void check_result(const zoe_linear_args *a)
                 v += term;
                 scale += fabs(term);
             }
+            for (size_t i = 0; i < a->n_terms; i++)
+                for (size_t k = 0; k < a->terms[i].x.shape[1]; k++) {
+                    const double term = (double)value_at(a->terms[i].x, m, k) *
+                                        (double)a->terms[i].scale *
+                                        (double)value_at(a->terms[i].w, n, k);
+                    v += term;
+                    scale += fabs(term);
+                }
             if (a->bias.dtype != ZOE_NONE)
                 v += bf16_if(bf16, (double)value_at(a->bias, 0, n));
             scale += fabs(v) + 0.1;
@@ -179,6 +187,139 @@ static void strided_rows_and_residual_in_place_give_the_same_bytes(void **state)
     tensor_free(b.x);
     tensor_free(b.w);
     tensor_free(b.y);
+    args_free(a);
+}
+
+enum { TERMS = 3 };
+
+/* Up to TERMS of random ranks and types; the first may read the layer's own x. */
+static void terms_new(zoe_linear_args *a, zoe_linear_term *terms, size_t n)
+{
+    static const size_t ranks[] = {0, 1, 3, 16, 17, 64, 300};
+    static const zoe_dtype weights[] = {ZOE_F32, ZOE_F16, ZOE_BF16, ZOE_F8_E4M3, ZOE_F8_E5M2};
+    static const zoe_dtype rows[] = {ZOE_F32, ZOE_BF16};
+    const bool own = pick(2);
+    for (size_t i = 0; i < n; i++) {
+        const size_t R = i == 0 && own ? a->x.shape[1] : ranks[pick(7)];
+        terms[i].x = i == 0 && own ? a->x : tensor_new(rows[pick(2)], a->x.shape[0], R, pick(3));
+        terms[i].w = tensor_new(weights[pick(5)], a->w.shape[0], R, pick(3));
+        terms[i].scale = pick(3) ? noise() : 1.0f;
+    }
+    a->terms = terms;
+    a->n_terms = n;
+}
+
+static void terms_free(const zoe_linear_args *a)
+{
+    for (size_t i = 0; i < a->n_terms; i++) {
+        if (a->terms[i].x.data != a->x.data)
+            tensor_free(a->terms[i].x);
+        tensor_free(a->terms[i].w);
+    }
+}
+
+static void terms_are_part_of_the_sum(void **state)
+{
+    static const size_t sizes[] = {0, 1, 3, 7, 16, 17, 65, 260};
+    (void)state;
+    for (int round = 0; round < 120; round++) {
+        const config c = {.M = sizes[pick(7)],
+                          .N = sizes[pick(8)],
+                          .K = sizes[pick(8)],
+                          .gap = pick(3),
+                          .x = pick(2) ? ZOE_F32 : ZOE_BF16,
+                          .w = pick(2) ? ZOE_F32 : ZOE_F16,
+                          .y = pick(2) ? ZOE_F32 : ZOE_BF16,
+                          .bias = pick(2),
+                          .gate = pick(2),
+                          .residual = pick(2),
+                          .round_weights = pick(2),
+                          .activation = (zoe_activation)pick(4)};
+        zoe_linear_term terms[TERMS];
+        zoe_linear_args a = args_new(&c);
+        terms_new(&a, terms, 1 + pick(TERMS));
+        run(&a, 1 + (int)pick(3));
+        check_result(&a);
+        assert_gaps_untouched(a.y);
+        terms_free(&a);
+        args_free(a);
+    }
+}
+
+/* Terms of no columns, or times 0, change no bit; rows stay independent of one another, and threads
+ * play no part. */
+static void terms_keep_the_promises(void **state)
+{
+    (void)state;
+    const config c = {300,  530,  300,  0,     ZOE_F32,      ZOE_F16, ZOE_F32,
+                      true, true, true, false, ZOE_ACT_SILU, 1};
+    zoe_linear_args a = args_new(&c), b = a, one;
+    zoe_linear_term terms[2] = {
+        {tensor_new(ZOE_F32, c.M, 0, 1), tensor_new(ZOE_F32, c.N, 0, 1), 1.0f},
+        {tensor_new(ZOE_F32, c.M, 70, 0), tensor_new(ZOE_BF16, c.N, 70, 0), 0.0f}};
+    run(&a, 1);
+    b.y = tensor_new(ZOE_F32, c.M, c.N, 0);
+    b.terms = terms;
+    b.n_terms = 2;
+    run(&b, 2);
+    assert_same_bytes(a.y, b.y);
+    terms[1].scale = 0.75f;
+    run(&b, 1);
+    assert_memory_not_equal(a.y.data, b.y.data, c.M * c.N * sizeof(float));
+    run(&b, 3);
+    one = b;
+    one.y = tensor_new(ZOE_F32, 1, c.N, 0);
+    one.terms = (const zoe_linear_term[]){terms[1]};
+    one.n_terms = 1;
+    run(&b, 2);
+    for (size_t m = 0; m < c.M; m += 41) {
+        zoe_linear_term row = terms[1];
+        row.x.data = (float *)terms[1].x.data + m * 70;
+        row.x.shape[0] = one.x.shape[0] = one.residual.shape[0] = 1;
+        one.x.data = (float *)b.x.data + m * c.K;
+        one.residual.data = (float *)b.residual.data + m * (size_t)b.residual.stride[0];
+        one.terms = &row;
+        run(&one, 1);
+        assert_memory_equal(one.y.data, (float *)b.y.data + m * c.N, c.N * sizeof(float));
+    }
+    tensor_free(one.y);
+    tensor_free(b.y);
+    for (size_t i = 0; i < 2; i++) {
+        tensor_free(terms[i].x);
+        tensor_free(terms[i].w);
+    }
+    args_free(a);
+}
+
+static void wrong_terms_are_refused(void **state)
+{
+    (void)state;
+    const config c = {4,     6,     5,     0,     ZOE_F32,      ZOE_F32, ZOE_F32,
+                      false, false, false, false, ZOE_ACT_NONE, 1};
+    zoe_linear_args a = args_new(&c);
+    zoe_context *ctx = zoe_context_new(1);
+    zoe_workspace work = workspace_new(zoe_linear_workspace(ctx, &a));
+    zoe_linear_term t;
+    const zoe_linear_term good = {tensor_new(ZOE_F32, 4, 3, 0), tensor_new(ZOE_BF16, 6, 3, 0),
+                                  1.0f};
+    a.terms = &t;
+    a.n_terms = 1;
+#define REFUSED(change, word)                                                                      \
+    t = good;                                                                                      \
+    change;                                                                                        \
+    assert_refused(ctx, zoe_linear(ctx, &a, work), ZOE_INVALID, word)
+    REFUSED(t.x.shape[0] = 3, "x of a term is f32 [3, 3], wanted f32 or bf16 [4, any]");
+    REFUSED(t.w.shape[0] = 5, "w of a term is bf16 [5, 3]");
+    REFUSED(t.w.shape[1] = 2, "w of a term is bf16 [6, 2]");
+    REFUSED(t.x.dtype = ZOE_F16, "x of a term is f16");
+    REFUSED(t.x = zoe_tensor_none(), "x of a term is none");
+    REFUSED((t.x.data = a.y.data, t.x.stride[0] = 6), "y overlaps x of a term");
+    REFUSED((t.w.data = a.y.data, t.w.dtype = ZOE_F32), "y overlaps w of a term");
+#undef REFUSED
+    tensor_free(good.x);
+    tensor_free(good.w);
+    free(work.data);
+    zoe_context_free(ctx);
     args_free(a);
 }
 
@@ -297,6 +438,9 @@ int main(void)
         cmocka_unit_test(any_number_of_threads_gives_the_same_bytes),
         cmocka_unit_test(a_row_is_the_same_alone_and_among_others),
         cmocka_unit_test(strided_rows_and_residual_in_place_give_the_same_bytes),
+        cmocka_unit_test(terms_are_part_of_the_sum),
+        cmocka_unit_test(terms_keep_the_promises),
+        cmocka_unit_test(wrong_terms_are_refused),
         cmocka_unit_test(nan_stays_in_its_row),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(columns_of_one_buffer_do_not_overlap),

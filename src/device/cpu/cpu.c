@@ -12,6 +12,7 @@ const zoe_device zoe_device_cpu = {
     .attention = zoe_cpu_attention,
     .activate = zoe_cpu_activate,
     .geglu = zoe_cpu_geglu,
+    .add = zoe_cpu_add,
     .cast = zoe_cpu_cast,
     .conv_weights_bytes = zoe_cpu_conv_weights_bytes,
     .conv_weights_new = zoe_cpu_conv_weights_new,

@@ -16,6 +16,7 @@ zoe_status zoe_cpu_attention(zoe_context *ctx, const zoe_attention_args *args, z
 zoe_status zoe_cpu_activate(zoe_context *ctx, zoe_tensor y, zoe_tensor x,
                             zoe_activation activation);
 zoe_status zoe_cpu_geglu(zoe_context *ctx, zoe_tensor y, zoe_tensor gate, zoe_tensor up);
+zoe_status zoe_cpu_add(zoe_context *ctx, zoe_tensor y, zoe_tensor a, zoe_tensor b);
 zoe_status zoe_cpu_cast(zoe_context *ctx, zoe_tensor y, zoe_tensor x);
 size_t zoe_cpu_conv_weights_bytes(const size_t extents[5]);
 zoe_status zoe_cpu_conv_weights_new(zoe_context *ctx, zoe_conv_weights **packed, zoe_tensor w,

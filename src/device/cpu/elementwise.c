@@ -8,9 +8,9 @@ enum { BLOCK = 16384, PIECE = 1024 };
 typedef struct map_job {
     zoe_context *ctx;
     const zoe_kernels *k;
-    zoe_tensor y, x, up;   /* up: none, or the factors of geglu */
+    zoe_tensor y, x, up;   /* up: none, or the factors of geglu, or what is added */
     zoe_kernel_map *map;   /* NULL: only the type changes */
-    zoe_kernel_geglu *glu; /* for geglu */
+    zoe_kernel_geglu *glu; /* of x and up */
     size_t M, D;           /* rows and their lengths; the last axis is dense */
     size_t blocks;         /* of a row */
 } map_job;
@@ -84,6 +84,24 @@ zoe_status zoe_cpu_geglu(zoe_context *ctx, zoe_tensor y, zoe_tensor gate, zoe_te
                    .glu = gate.dtype == ZOE_BF16 ? k->geglu_bf16 : k->geglu,
                    .M = y.shape[0],
                    .D = y.shape[1]};
+    return map_run(&job);
+}
+
+static void add_run(float *y, const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = a[i] + b[i];
+}
+
+zoe_status zoe_cpu_add(zoe_context *ctx, zoe_tensor y, zoe_tensor a, zoe_tensor b)
+{
+    map_job job = {.ctx = ctx,
+                   .y = flat(y),
+                   .x = flat(a),
+                   .up = flat(b),
+                   .glu = add_run,
+                   .M = 1,
+                   .D = zoe_tensor_count(a)};
     return map_run(&job);
 }
 

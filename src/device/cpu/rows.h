@@ -4,10 +4,11 @@
 
 #include "kernel/kernel.h"
 
-/* The address of row i (and element j in it) of a tensor whose last axis is dense. */
+/* The address of row i (and element j in it) of a tensor whose last axis is dense; of a block type,
+ * of the block that begins there. */
 static inline void *zoe_row(zoe_tensor t, size_t i, size_t j)
 {
-    return (unsigned char *)t.data + (i * (size_t)t.stride[0] + j) * zoe_dtype_bytes(t.dtype);
+    return (unsigned char *)t.data + zoe_run_bytes(t.dtype, i * (size_t)t.stride[0] + j);
 }
 
 /* y = the n elements at x, widened. */
@@ -19,6 +20,16 @@ static inline void zoe_row_widen(const zoe_kernels *k, float *y, const void *x, 
     case ZOE_BF16: k->widen_bf16(y, x, n); break;
     case ZOE_F8_E4M3: k->widen_f8_e4m3(y, x, n); break;
     case ZOE_F8_E5M2: k->widen_f8_e5m2(y, x, n); break;
+    case ZOE_Q4_0: k->widen_q4_0(y, x, n); break;
+    case ZOE_Q4_1: k->widen_q4_1(y, x, n); break;
+    case ZOE_Q5_0: k->widen_q5_0(y, x, n); break;
+    case ZOE_Q5_1: k->widen_q5_1(y, x, n); break;
+    case ZOE_Q8_0: k->widen_q8_0(y, x, n); break;
+    case ZOE_Q2_K: k->widen_q2_k(y, x, n); break;
+    case ZOE_Q3_K: k->widen_q3_k(y, x, n); break;
+    case ZOE_Q4_K: k->widen_q4_k(y, x, n); break;
+    case ZOE_Q5_K: k->widen_q5_k(y, x, n); break;
+    case ZOE_Q6_K: k->widen_q6_k(y, x, n); break;
     default: zoe_widen(y, x, dtype, n); break;
     }
 }

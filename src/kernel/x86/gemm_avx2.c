@@ -106,6 +106,15 @@ static void pack_f8_e5m2_avx2(float *panel, const void *w, ptrdiff_t stride, siz
     pack(panel, w, stride, rows, k, 1, ZOE_F8_E5M2, load8_e5m2);
 }
 
+static void scale_panel_avx2(float *panel, const float *factors, size_t k)
+{
+    const __m256 left = _mm256_loadu_ps(factors), right = _mm256_loadu_ps(factors + 8);
+    for (size_t i = 0; i < k; i++, panel += ZOE_PANEL) {
+        _mm256_storeu_ps(panel, _mm256_mul_ps(_mm256_loadu_ps(panel), left));
+        _mm256_storeu_ps(panel + 8, _mm256_mul_ps(_mm256_loadu_ps(panel + 8), right));
+    }
+}
+
 INLINE void slice(float *panel, const void *w, ptrdiff_t stride, size_t columns, size_t k,
                   size_t bytes, zoe_dtype dtype, load8 *load)
 {
@@ -223,6 +232,7 @@ void zoe_kernels_fill_gemm_avx2(zoe_kernels *k)
     k->pack_bf16 = pack_bf16_avx2;
     k->pack_f8_e4m3 = pack_f8_e4m3_avx2;
     k->pack_f8_e5m2 = pack_f8_e5m2_avx2;
+    k->scale_panel = scale_panel_avx2;
     k->slice_f32 = slice_f32_avx2;
     k->slice_bf16 = slice_bf16_avx2;
     k->gemm = gemm_avx2;
