@@ -10,7 +10,7 @@ enum { BUCKETS = 32 };
 typedef struct umt5_block {
     float *norm1, *norm2; /* [dim] */
     zoe_tensor q, k, v, o, gate, up, down;
-    zoe_tensor positions; /* [BUCKETS, heads] */
+    float *positions; /* [BUCKETS, heads] */
 } umt5_block;
 
 struct zoe_umt5 {
@@ -32,15 +32,15 @@ typedef struct umt5_run {
     const zoe_probe *probe;
 } umt5_run;
 
-/* Every tensor of the encoder. ComfyUI's files carry the tokenizer as one more. */
+/* Every tensor of the encoder. ComfyUI's files carry the tokenizer as one more, the last. */
 static const char *const top_names[] = {"token_embedding.weight", "norm.weight", "spiece_model"};
 static const char *const block_names[] = {"norm1.weight",      "attn.q.weight",
                                           "attn.k.weight",     "attn.v.weight",
                                           "attn.o.weight",     "norm2.weight",
                                           "ffn.gate.0.weight", "ffn.fc1.weight",
                                           "ffn.fc2.weight",    "pos_embedding.embedding.weight"};
-static const zoe_names_known known = {top_names, sizeof top_names / sizeof *top_names, block_names,
-                                      sizeof block_names / sizeof *block_names};
+const zoe_names_known zoe_umt5_names = {top_names, sizeof top_names / sizeof *top_names,
+                                        block_names, sizeof block_names / sizeof *block_names, 1};
 
 size_t zoe_umt5_bucket(ptrdiff_t distance)
 {
@@ -71,8 +71,10 @@ static zoe_status open_block(zoe_context *ctx, zoe_umt5 *m, const zoe_store *sto
     TRY(zoe_matrix(ctx, store, &b->gate, prefix, "ffn.gate.0.weight", N, D));
     TRY(zoe_matrix(ctx, store, &b->up, prefix, "ffn.fc1.weight", N, D));
     TRY(zoe_matrix(ctx, store, &b->down, prefix, "ffn.fc2.weight", D, N));
-    return zoe_matrix(ctx, store, &b->positions, prefix, "pos_embedding.embedding.weight", BUCKETS,
-                      m->heads);
+    zoe_tensor t;
+    TRY(zoe_matrix(ctx, store, &t, prefix, "pos_embedding.embedding.weight", BUCKETS, m->heads));
+    return zoe_vector(ctx, &m->vectors, store, &b->positions, prefix,
+                      "pos_embedding.embedding.weight", BUCKETS * m->heads);
 }
 
 static zoe_status infer_dims(zoe_context *ctx, zoe_umt5 *m, const zoe_store *store)
@@ -92,7 +94,7 @@ static zoe_status infer_dims(zoe_context *ctx, zoe_umt5 *m, const zoe_store *sto
         return zoe_fail(ctx, ZOE_FORMAT,
                         "%s: no umT5 encoder: vocabulary %zu, width %zu, %zu heads over %zu",
                         zoe_store_path(store), m->vocab, m->dim, m->heads, m->inner);
-    return zoe_refuse_unknown(ctx, store, &known, m->layers);
+    return zoe_refuse_unknown(ctx, store, &zoe_umt5_names, m->layers);
 }
 
 zoe_status zoe_umt5_open(zoe_context *ctx, zoe_umt5 **umt5, const zoe_store *store, bool bf16)
@@ -206,14 +208,13 @@ size_t zoe_umt5_work_bytes(const zoe_context *ctx, const zoe_umt5 *umt5, size_t 
     return arena.used;
 }
 
-static void fill_bias(const umt5_run *r, zoe_tensor positions)
+static void fill_bias(const umt5_run *r, const float *positions)
 {
     const size_t N = r->m->heads, span = bias_span(r);
     for (size_t n = 0; n < N; n++)
         for (size_t i = 0; i < span; i++) {
             const size_t bucket = zoe_umt5_bucket((ptrdiff_t)i - (ptrdiff_t)r->L + 1);
-            const float b = zoe_load_f32(positions.data, positions.dtype, bucket * N + n);
-            r->bias[n * span + i] = r->m->bf16 ? zoe_bf16_round(b) : b;
+            r->bias[n * span + i] = positions[bucket * N + n];
         }
 }
 
@@ -259,20 +260,28 @@ static zoe_status run_block(zoe_context *ctx, umt5_run *r, size_t i)
     return ZOE_OK;
 }
 
+/* Row `id` of the embedding becomes row i of x. */
+static void embed_row(const umt5_run *r, size_t i, size_t id)
+{
+    const size_t D = r->m->dim;
+    float values[256];
+    for (size_t j = 0, n; j < D; j += n) {
+        n = D - j < sizeof values / sizeof *values ? D - j : sizeof values / sizeof *values;
+        zoe_tensor_widen(values, r->m->embedding, id * D + j, n);
+        zoe_narrow((char *)r->x.data + zoe_run_bytes(r->x.dtype, i * D + j), r->x.dtype, values, n);
+    }
+}
+
 static zoe_status embed(zoe_context *ctx, const umt5_run *r, const int32_t *ids)
 {
     const zoe_umt5 *m = r->m;
-    const size_t row = m->dim * zoe_dtype_bytes(m->embedding.dtype);
     for (size_t i = 0; i < r->L; i++) {
         if (ids[i] < 0 || (size_t)ids[i] >= m->vocab)
             return zoe_fail(ctx, ZOE_INVALID,
                             "token %zu has id %d, the text encoder knows 0 to %zu: tokenizer and "
                             "text encoder do not belong together",
                             i, (int)ids[i], m->vocab - 1);
-        const char *source = (const char *)m->embedding.data + (size_t)ids[i] * row;
-        for (size_t j = 0; j < m->dim; j++)
-            zoe_store_f32(r->x.data, r->x.dtype, i * m->dim + j,
-                          zoe_load_f32(source, m->embedding.dtype, j));
+        embed_row(r, i, (size_t)ids[i]);
     }
     return ZOE_OK;
 }

@@ -16,8 +16,15 @@ typedef enum vae_kind {
     VAE_DOWN3D,    /* the same, then half the frames (the first one stays) */
     VAE_UP2D,      /* double height and width */
     VAE_UP3D,      /* double the frames (the first one stays), then height and width */
-    VAE_HEAD       /* norm, SiLU, conv */
+    VAE_HEAD,      /* norm, SiLU, conv */
+    VAE_LEVEL,     /* Wan 2.2: a level begins, its input is kept */
+    VAE_LEVEL_END  /* the kept input, brought to the output's form without weights, is added */
 } vae_kind;
+
+/* The tensors of a layer of each kind; those of a residual block that changes its width besides. */
+enum { VAE_NAMES = 6 };
+extern const char *const zoe_vae_names[][VAE_NAMES];
+extern const char *const zoe_vae_shortcut_names[2];
 
 typedef struct vae_layer {
     vae_kind kind;
@@ -26,8 +33,9 @@ typedef struct vae_layer {
     float *norm1, *norm2; /* [in], [out] */
     zoe_conv_weights *conv1, *conv2, *shortcut;
     zoe_conv_weights *time,
-        *time_odd;        /* UP3D: the two frames that one becomes; DOWN3D: time only */
-    zoe_tensor qkv, proj; /* VAE_ATTENTION: [3 C, C], [C, C] */
+        *time_odd;                    /* UP3D: the two frames that one becomes; DOWN3D: time only */
+    size_t frame_factor, side_factor; /* VAE_LEVEL_END: of the level; 0: nothing is added */
+    zoe_tensor qkv, proj;             /* VAE_ATTENTION: [3 C, C], [C, C] */
     float *qkv_bias, *proj_bias;
 } vae_layer;
 
@@ -36,7 +44,19 @@ typedef struct vae_net {
     size_t count;
 } vae_net;
 
+/* What tells one Wan VAE from another beside its tensors. */
+typedef struct vae_form {
+    const char *name;
+    size_t z;
+    size_t patch;            /* so many pixels a side are one position of the networks' frames */
+    size_t stride;           /* pixels a side to a latent position */
+    const float *mean, *std; /* of the latent's channels [z] */
+} vae_form;
+extern const vae_form zoe_vae_forms[2]; /* Wan 2.1, Wan 2.2 */
+enum { VAE_Z_MAX = 48 };
+
 struct zoe_vae {
+    const vae_form *form;
     size_t z;
     vae_net encoder, decoder;
     zoe_tensor quant, post_quant; /* [2 z, 2 z], [z, z]: 1x1x1 convolutions on the latent */
@@ -60,13 +80,12 @@ typedef struct vae_run {
     vae_past (*past)[VAE_SLOTS]; /* [net->count] */
     float *buffers[3];           /* activations in turn */
     size_t room;                 /* elements of each buffer */
+    float *kept;                 /* input of the level at work */
+    size_t kept_room;
     zoe_workspace work;
     zoe_arena arena;
     size_t chunk; /* how many chunks were run */
 } vae_run;
-
-/* Mean and standard deviation of the latent's channels, of the official code. */
-extern const float zoe_vae_mean[16], zoe_vae_std[16];
 
 size_t zoe_vae_run_bytes(const zoe_context *ctx, const vae_net *net, size_t T, size_t H, size_t W);
 /* Buffers for chunks of at most T frames of H x W. */

@@ -4,6 +4,11 @@
 
 #include <stdio.h>
 
+static bool is_resample(vae_kind kind)
+{
+    return kind == VAE_DOWN2D || kind == VAE_DOWN3D || kind == VAE_UP2D || kind == VAE_UP3D;
+}
+
 typedef struct loader {
     zoe_context *ctx;
     zoe_vae *m;
@@ -18,6 +23,24 @@ static bool has(const loader *l, const char *prefix, const char *name)
     return zoe_store_find(l->store, full, &t);
 }
 
+/* Rows first .. first + rows - 1 of t, in a form that a convolution takes: where they lie, or, of f8,
+ * blocks and weights with scales, as f32 in *copy, which is to be freed. */
+static zoe_status take_rows(zoe_context *ctx, zoe_tensor *t, void **copy, size_t first, size_t rows)
+{
+    const size_t row = t->shape[0] ? zoe_tensor_count(*t) / t->shape[0] : 0;
+    const bool plain =
+        (t->dtype == ZOE_F32 || t->dtype == ZOE_F16 || t->dtype == ZOE_BF16) && !t->scaling;
+    t->shape[0] = rows;
+    if (plain) {
+        t->data = (unsigned char *)t->data + zoe_run_bytes(t->dtype, first * row);
+        return ZOE_OK;
+    }
+    TRY(zoe_alloc(ctx, copy, rows * row, sizeof(float), "weights of a convolution"));
+    zoe_tensor_widen(*copy, *t, first * row, rows * row);
+    *t = zoe_tensor_of(*copy, ZOE_F32, t->rank, t->shape);
+    return ZOE_OK;
+}
+
 /* The weight and bias prefix+name with this many channels and kernel kt x kh x kw (kt 0: a 2-D
  * convolution), packed. Outputs first .. first + count - 1 only; count 0 means all. */
 static zoe_status load_conv(const loader *l, zoe_conv_weights **packed, const char *prefix,
@@ -26,24 +49,29 @@ static zoe_status load_conv(const loader *l, zoe_conv_weights **packed, const ch
 {
     char full[160];
     zoe_tensor w, bias;
+    void *copies[2] = {NULL, NULL};
+    zoe_status status;
     const size_t shape3[] = {out, in, kt, k, k}, shape2[] = {out, in, k, k};
     snprintf(full, sizeof full, "%s%s.weight", prefix, name);
     TRY(zoe_store_get(l->ctx, l->store, &w, full, kt ? 5 : 4, kt ? shape3 : shape2));
-    if (w.dtype != ZOE_F32 && w.dtype != ZOE_F16 && w.dtype != ZOE_BF16)
-        return zoe_fail(l->ctx, ZOE_UNSUPPORTED, "%s: tensor %s is %s; f32, f16 or bf16 is wanted",
-                        zoe_store_path(l->store), full, zoe_dtype_name(w.dtype));
+    if (w.dtype == ZOE_F64)
+        return zoe_fail(l->ctx, ZOE_UNSUPPORTED,
+                        "%s: tensor %s is f64; a float type up to f32 is wanted",
+                        zoe_store_path(l->store), full);
     snprintf(full, sizeof full, "%s%s.bias", prefix, name);
     TRY(zoe_store_get(l->ctx, l->store, &bias, full, 1, &out));
     if (bias.dtype == ZOE_F64)
-        return zoe_fail(l->ctx, ZOE_UNSUPPORTED, "%s: tensor %s is f64; f32, f16 or bf16 is wanted",
+        return zoe_fail(l->ctx, ZOE_UNSUPPORTED,
+                        "%s: tensor %s is f64; a float type up to f32 is wanted",
                         zoe_store_path(l->store), full);
-    if (count) {
-        w.data = (unsigned char *)w.data + first * (size_t)w.stride[0] * zoe_dtype_bytes(w.dtype);
-        bias.data = (unsigned char *)bias.data + first * zoe_dtype_bytes(bias.dtype);
-        w.shape[0] = bias.shape[0] = count;
-    }
+    TRY_GOTO(take_rows(l->ctx, &w, &copies[0], first, count ? count : out));
+    TRY_GOTO(take_rows(l->ctx, &bias, &copies[1], first, count ? count : out));
     l->m->packed_bytes += zoe_conv_weights_bytes(w);
-    return zoe_conv_weights_new(l->ctx, packed, w, bias);
+    TRY_GOTO(zoe_conv_weights_new(l->ctx, packed, w, bias));
+done:
+    zoe_free(copies[0]);
+    zoe_free(copies[1]);
+    return status;
 }
 
 static zoe_status load_all(const loader *l, zoe_conv_weights **packed, const char *prefix,
@@ -56,6 +84,20 @@ static zoe_status load_vector(const loader *l, float **values, const char *prefi
                               size_t n)
 {
     return zoe_vector(l->ctx, &l->m->vectors, l->store, values, prefix, name, n);
+}
+
+/* A 1x1x1 convolution on the latent, [channels, channels]: small, and used value by value. */
+static zoe_status load_latent_conv(const loader *l, zoe_tensor *w, float **bias, const char *name,
+                                   size_t channels)
+{
+    char full[64];
+    float *values;
+    snprintf(full, sizeof full, "%s.weight", name);
+    TRY(zoe_matrix(l->ctx, l->store, w, "", full, channels, channels));
+    TRY(load_vector(l, &values, "", full, channels * channels));
+    *w = zoe_tensor_2d(values, ZOE_F32, channels, channels);
+    snprintf(full, sizeof full, "%s.bias", name);
+    return load_vector(l, bias, "", full, channels);
 }
 
 /* Output channels of the convolution prefix+name. */
@@ -126,6 +168,8 @@ static zoe_status load_layer(const loader *l, vae_layer *y, const char *prefix)
     case VAE_DOWN3D:
     case VAE_UP2D:
     case VAE_UP3D: return load_resample(l, y, prefix);
+    case VAE_LEVEL:
+    case VAE_LEVEL_END: y->out = y->in; return ZOE_OK;
     case VAE_HEAD:
         TRY(outputs_of(l, &y->out, prefix, "2.weight"));
         TRY(load_vector(l, &y->norm1, prefix, "0.gamma", y->in));
@@ -167,7 +211,7 @@ static zoe_status append_numbered(const loader *l, vae_net *net, size_t room, co
                                   const char *group, bool down)
 {
     for (size_t i = 0;; i++) {
-        char name[32], prefix[64];
+        char name[48], prefix[80];
         vae_kind kind;
         snprintf(name, sizeof name, "%s.%zu", group, i);
         snprintf(prefix, sizeof prefix, "%s.%s.", part, name);
@@ -180,7 +224,7 @@ static zoe_status append_numbered(const loader *l, vae_net *net, size_t room, co
 static size_t count_layers(const loader *l, const char *part, const char *group)
 {
     for (size_t i = 0;; i++) {
-        char prefix[64];
+        char prefix[96];
         vae_kind kind;
         snprintf(prefix, sizeof prefix, "%s.%s.%zu.", part, group, i);
         if (!kind_at(l, prefix, true, &kind))
@@ -188,23 +232,106 @@ static size_t count_layers(const loader *l, const char *part, const char *group)
     }
 }
 
+/* Wan 2.2 has a list of layers in each level: "downsamples.2.downsamples.0". */
+typedef struct level_name {
+    char text[64];
+} level_name;
+
+static level_name level_at(const char *group, size_t b)
+{
+    level_name name;
+    snprintf(name.text, sizeof name.text, "%s.%zu.%s", group, b, group);
+    return name;
+}
+
+static size_t count_levels(const loader *l, const char *part, const char *group)
+{
+    size_t levels = 0;
+    while (count_layers(l, part, level_at(group, levels).text) > 0)
+        levels++;
+    return levels;
+}
+
+/* How much smaller or larger the layers from number `first` on make a clip. */
+static void level_factors(vae_layer *end, const vae_net *net, size_t first, bool down)
+{
+    bool resamples = false;
+    end->frame_factor = end->side_factor = 1;
+    for (size_t i = first; i < net->count; i++) {
+        const vae_kind kind = net->layers[i].kind;
+        if (kind == VAE_DOWN3D || kind == VAE_UP3D)
+            end->frame_factor = 2;
+        if (is_resample(kind))
+            end->side_factor = 2;
+        resamples = resamples || is_resample(kind);
+    }
+    if (!down && !resamples)
+        end->frame_factor = end->side_factor = 0;
+}
+
+/* The input is averaged over groups of channels and pixels, or repeated: their numbers must divide. */
+static zoe_status check_level(const loader *l, const vae_layer *end, const char *part, bool down)
+{
+    const size_t cells = end->frame_factor * end->side_factor * end->side_factor;
+    const size_t many = (down ? end->in : end->out) * cells, few = down ? end->out : end->in;
+    if (cells > 0 && many % few != 0)
+        return zoe_fail(l->ctx, ZOE_FORMAT,
+                        "%s: level %s.%s goes from %zu to %zu channels, which its shortcut cannot",
+                        zoe_store_path(l->store), part, end->name, end->in, end->out);
+    return ZOE_OK;
+}
+
+static zoe_status append_levels(const loader *l, vae_net *net, size_t room, const char *part,
+                                const char *group, bool down)
+{
+    const size_t levels = count_levels(l, part, group);
+    for (size_t b = 0; b < levels; b++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s.%zu", group, b);
+        TRY(append(l, net, room, part, "", VAE_LEVEL, 0));
+        const size_t first = net->count;
+        TRY(append_numbered(l, net, room, part, level_at(group, b).text, down));
+        TRY(append(l, net, room, part, name, VAE_LEVEL_END, 0));
+        vae_layer *end = &net->layers[net->count - 1];
+        end->in = net->layers[first - 1].out;
+        level_factors(end, net, first, down);
+        TRY(check_level(l, end, part, down));
+    }
+    return ZOE_OK;
+}
+
+static size_t count_all(const loader *l, const char *part, const char *group)
+{
+    const size_t levels = count_levels(l, part, group);
+    size_t n = 2 + count_layers(l, part, "middle");
+    for (size_t b = 0; b < levels; b++)
+        n += 2 + count_layers(l, part, level_at(group, b).text);
+    return levels ? n : n + count_layers(l, part, group);
+}
+
+/* The layers that change the size, in either form. */
+static zoe_status append_group(const loader *l, vae_net *net, size_t room, const char *part,
+                               const char *group, bool down)
+{
+    return count_levels(l, part, group) > 0 ? append_levels(l, net, room, part, group, down)
+                                            : append_numbered(l, net, room, part, group, down);
+}
+
 static zoe_status load_net(const loader *l, vae_net *net, bool encoder, size_t in)
 {
     const char *part = encoder ? "encoder" : "decoder";
     const char *group = encoder ? "downsamples" : "upsamples";
-    const size_t room = 2 + count_layers(l, part, group) + count_layers(l, part, "middle");
+    const size_t room = count_all(l, part, group);
     void *p;
     TRY(zoe_alloc_zero(l->ctx, &p, room, sizeof *net->layers, part));
     net->layers = p;
     TRY(append(l, net, room, part, "conv1", VAE_CONV, in));
-    TRY(append_numbered(l, net, room, part, encoder ? group : "middle", encoder));
-    TRY(append_numbered(l, net, room, part, encoder ? "middle" : group, encoder));
+    if (encoder)
+        TRY(append_group(l, net, room, part, group, true));
+    TRY(append_numbered(l, net, room, part, "middle", encoder));
+    if (!encoder)
+        TRY(append_group(l, net, room, part, group, false));
     return append(l, net, room, part, "head", VAE_HEAD, 0);
-}
-
-static bool is_resample(vae_kind kind)
-{
-    return kind == VAE_DOWN2D || kind == VAE_DOWN3D || kind == VAE_UP2D || kind == VAE_UP3D;
 }
 
 /* Eight pixels a side to one latent, four frames to one. */
@@ -218,9 +345,9 @@ static zoe_status check_strides(const loader *l, const vae_net *net, const char 
     }
     if (space != 3 || time != 2)
         return zoe_fail(l->ctx, ZOE_UNSUPPORTED,
-                        "%s: the %s changes size %zu times and frame rate %zu times; the Wan 2.1 "
-                        "VAE does 3 and 2",
-                        zoe_store_path(l->store), part, space, time);
+                        "%s: the %s changes size %zu times and frame rate %zu times; the %s VAE "
+                        "does 3 and 2",
+                        zoe_store_path(l->store), part, space, time, l->m->form->name);
     return ZOE_OK;
 }
 
@@ -234,6 +361,8 @@ static zoe_status check_levels(const loader *l, const vae_net *net, const char *
         const vae_layer *y = &net->layers[i];
         if (strncmp(y->name, "middle.", 7) == 0)
             middle++;
+        else if (y->kind == VAE_LEVEL || y->kind == VAE_LEVEL_END)
+            continue;
         else
             blocks += y->kind == VAE_RESIDUAL;
         const bool last = i + 1 == net->count;
@@ -253,15 +382,31 @@ static zoe_status check_levels(const loader *l, const vae_net *net, const char *
     return ZOE_OK;
 }
 
+#define RESAMPLE "resample.1.weight", "resample.1.bias"
+#define TIME "time_conv.weight", "time_conv.bias"
+const char *const zoe_vae_names[][VAE_NAMES] = {
+    [VAE_CONV] = {"weight", "bias"},
+    [VAE_RESIDUAL] = {"residual.0.gamma", "residual.2.weight", "residual.2.bias",
+                      "residual.3.gamma", "residual.6.weight", "residual.6.bias"},
+    [VAE_ATTENTION] = {"norm.gamma", "to_qkv.weight", "to_qkv.bias", "proj.weight", "proj.bias"},
+    [VAE_DOWN2D] = {RESAMPLE},
+    [VAE_DOWN3D] = {RESAMPLE, TIME},
+    [VAE_UP2D] = {RESAMPLE},
+    [VAE_UP3D] = {RESAMPLE, TIME},
+    [VAE_HEAD] = {"0.gamma", "2.weight", "2.bias"},
+    [VAE_LEVEL] = {NULL},
+    [VAE_LEVEL_END] = {NULL},
+};
+const char *const zoe_vae_shortcut_names[2] = {"shortcut.weight", "shortcut.bias"};
+
 static size_t tensors_of(const vae_net *net)
 {
-    static const size_t count[] = {
-        [VAE_CONV] = 2,   [VAE_RESIDUAL] = 6, [VAE_ATTENTION] = 5, [VAE_DOWN2D] = 2,
-        [VAE_DOWN3D] = 4, [VAE_UP2D] = 2,     [VAE_UP3D] = 4,      [VAE_HEAD] = 3,
-    };
     size_t n = 0;
-    for (size_t i = 0; i < net->count; i++)
-        n += count[net->layers[i].kind] + (net->layers[i].shortcut ? 2 : 0);
+    for (size_t i = 0; i < net->count; i++) {
+        for (size_t k = 0; k < VAE_NAMES && zoe_vae_names[net->layers[i].kind][k]; k++)
+            n++;
+        n += net->layers[i].shortcut ? 2 : 0;
+    }
     return n;
 }
 
@@ -280,36 +425,29 @@ static zoe_status check_all_used(const loader *l)
 static zoe_status load(const loader *l)
 {
     zoe_vae *m = l->m;
-    zoe_tensor t;
-    if (zoe_store_find(l->store, "decoder.upsamples.0.upsamples.0.residual.2.weight", &t))
-        return zoe_fail(l->ctx, ZOE_UNSUPPORTED,
-                        "%s: this is the VAE of Wan 2.2 TI2V-5B; Wan2.2-I2V-A14B uses the VAE of "
-                        "Wan 2.1 (Wan2.1_VAE.pth)",
-                        zoe_store_path(l->store));
+    m->form = &zoe_vae_forms[count_levels(l, "decoder", "upsamples") > 0];
+    const size_t colours = 3 * m->form->patch * m->form->patch;
     TRY(zoe_matrix(l->ctx, l->store, &m->post_quant, "", "conv2.weight", 0, 0));
     m->z = m->post_quant.shape[0];
-    const size_t channels = sizeof zoe_vae_mean / sizeof *zoe_vae_mean;
-    if (m->z != channels)
+    if (m->z != m->form->z)
         return zoe_fail(l->ctx, ZOE_UNSUPPORTED,
-                        "%s: conv2.weight says %zu latent channels, the Wan 2.1 VAE has %zu",
-                        zoe_store_path(l->store), m->z, channels);
-    TRY(zoe_matrix(l->ctx, l->store, &m->post_quant, "", "conv2.weight", m->z, m->z));
-    TRY(load_vector(l, &m->post_quant_bias, "", "conv2.bias", m->z));
-    TRY(zoe_matrix(l->ctx, l->store, &m->quant, "", "conv1.weight", 2 * m->z, 2 * m->z));
-    TRY(load_vector(l, &m->quant_bias, "", "conv1.bias", 2 * m->z));
-    TRY(load_net(l, &m->encoder, true, 3));
+                        "%s: conv2.weight says %zu latent channels, the %s VAE has %zu",
+                        zoe_store_path(l->store), m->z, m->form->name, m->form->z);
+    TRY(load_latent_conv(l, &m->post_quant, &m->post_quant_bias, "conv2", m->z));
+    TRY(load_latent_conv(l, &m->quant, &m->quant_bias, "conv1", 2 * m->z));
+    TRY(load_net(l, &m->encoder, true, colours));
     TRY(load_net(l, &m->decoder, false, m->z));
     TRY(check_strides(l, &m->encoder, "encoder"));
     TRY(check_strides(l, &m->decoder, "decoder"));
     TRY(check_levels(l, &m->encoder, "encoder"));
     TRY(check_levels(l, &m->decoder, "decoder"));
     if (m->encoder.layers[m->encoder.count - 1].out != 2 * m->z ||
-        m->decoder.layers[m->decoder.count - 1].out != 3)
+        m->decoder.layers[m->decoder.count - 1].out != colours)
         return zoe_fail(l->ctx, ZOE_FORMAT,
                         "%s: encoder.head.2 gives %zu channels (%zu are wanted), decoder.head.2 "
-                        "gives %zu (3 are wanted)",
+                        "gives %zu (%zu are wanted)",
                         zoe_store_path(l->store), m->encoder.layers[m->encoder.count - 1].out,
-                        2 * m->z, m->decoder.layers[m->decoder.count - 1].out);
+                        2 * m->z, m->decoder.layers[m->decoder.count - 1].out, colours);
     return check_all_used(l);
 }
 
@@ -352,6 +490,11 @@ void zoe_vae_close(zoe_vae *vae)
 size_t zoe_vae_channels(const zoe_vae *vae)
 {
     return vae->z;
+}
+
+size_t zoe_vae_stride(const zoe_vae *vae)
+{
+    return vae->form->stride;
 }
 
 size_t zoe_vae_weight_bytes(const zoe_vae *vae)

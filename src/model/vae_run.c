@@ -17,6 +17,7 @@ typedef struct walk {
     size_t i;          /* layer */
     size_t at;         /* buffer that holds x; 3: none does (the chunk's input) */
     zoe_tensor x;      /* [T, H, W, C] */
+    zoe_tensor kept;   /* input of the level at work */
     size_t *past_room; /* dry: [count * VAE_SLOTS], elements of one frame */
     const char *prefix;
     const zoe_probe *probe;
@@ -319,6 +320,85 @@ static zoe_status run_head(walk *s)
     return ZOE_OK;
 }
 
+static void begin_level(walk *s)
+{
+    const size_t n = zoe_tensor_count(s->x);
+    s->kept = s->x;
+    s->kept.data = s->run->kept;
+    if (s->dry)
+        s->run->kept_room = zoe_max(s->run->kept_room, n);
+    else
+        memcpy(s->run->kept, s->x.data, n * sizeof(float));
+}
+
+/* y += kept, brought to y's form. */
+typedef struct shortcut {
+    zoe_tensor y, kept;
+    size_t frames, side; /* factors */
+    size_t skip;         /* averaging: zero frames before the first; repeating: frames left out */
+} shortcut;
+
+/* The kept channels c, frame offsets a, row offsets i and column offsets j of each position are one list,
+ * in this order; its consecutive groups of `group` are averaged into one channel. */
+static void add_average(void *arg, size_t row, size_t worker)
+{
+    const shortcut *a = arg;
+    const size_t *in = a->kept.shape, *out = a->y.shape, C = in[3], side = a->side;
+    const size_t t = row / out[1], y = row % out[1];
+    const size_t group = C * a->frames * side * side / out[3];
+    const float *kept = a->kept.data;
+    float *to = (float *)a->y.data + row * out[2] * out[3];
+    (void)worker;
+    for (size_t x = 0; x < out[2]; x++)
+        for (size_t o = 0; o < out[3]; o++) {
+            float sum = 0.0f;
+            for (size_t v = o * group; v < (o + 1) * group; v++) {
+                const size_t frame = t * a->frames + v / (side * side) % a->frames;
+                const size_t c = v / (a->frames * side * side);
+                if (frame < a->skip)
+                    continue;
+                const size_t at = ((frame - a->skip) * in[1] + y * side + v / side % side) * in[2] +
+                                  x * side + v % side;
+                sum += kept[at * C + c];
+            }
+            to[x * out[3] + o] += sum / (float)group;
+        }
+}
+
+/* The mirror image: each kept channel is repeated over a group of (channel, frame, row, column)
+ * offsets. */
+static void add_repeated(void *arg, size_t row, size_t worker)
+{
+    const shortcut *a = arg;
+    const size_t *in = a->kept.shape, *out = a->y.shape, side = a->side;
+    const size_t t = row / out[1] + a->skip, y = row % out[1];
+    const size_t group = out[3] * a->frames * side * side / in[3];
+    const float *kept =
+        (const float *)a->kept.data + (t / a->frames * in[1] + y / side) * in[2] * in[3];
+    float *to = (float *)a->y.data + row * out[2] * out[3];
+    (void)worker;
+    for (size_t x = 0; x < out[2]; x++)
+        for (size_t o = 0; o < out[3]; o++) {
+            const size_t v = ((o * a->frames + t % a->frames) * side + y % side) * side + x % side;
+            to[x * out[3] + o] += kept[x / side * in[3] + v / group];
+        }
+}
+
+/* Source: Wan2.2 wan/modules/vae2_2.py, classes AvgDown3D and DupUp3D. */
+static void end_level(const walk *s)
+{
+    const vae_layer *l = layer_of(s);
+    if (s->dry || l->side_factor == 0)
+        return;
+    const bool down = s->x.shape[1] < s->kept.shape[1] || l->side_factor == 1;
+    shortcut a = {.y = s->x, .kept = s->kept, .frames = l->frame_factor, .side = l->side_factor};
+    if (down)
+        a.skip = (a.frames - s->kept.shape[0] % a.frames) % a.frames;
+    else
+        a.skip = s->run->chunk == 0 ? a.frames - 1 : 0;
+    zoe_parallel_for(s->ctx, s->x.shape[0] * s->x.shape[1], down ? add_average : add_repeated, &a);
+}
+
 static zoe_status run_layer(walk *s)
 {
     switch (layer_of(s)->kind) {
@@ -330,6 +410,8 @@ static zoe_status run_layer(walk *s)
     case VAE_UP2D:
     case VAE_UP3D: return run_up(s);
     case VAE_HEAD: return run_head(s);
+    case VAE_LEVEL: begin_level(s); return ZOE_OK;
+    case VAE_LEVEL_END: end_level(s); return ZOE_OK;
     }
     return ZOE_OK;
 }
@@ -339,7 +421,7 @@ static zoe_status run_layers(walk *s)
     for (s->i = 0; s->i < s->run->net->count; s->i++) {
         TRY(zoe_check_cancel(s->ctx));
         TRY(run_layer(s));
-        if (layer_of(s)->kind != VAE_HEAD)
+        if (layer_of(s)->kind != VAE_HEAD && layer_of(s)->kind != VAE_LEVEL)
             see(s, layer_of(s)->name, s->x);
     }
     s->run->chunk++;
@@ -375,6 +457,7 @@ static void lay_out(vae_run *run, const size_t *past_room)
     zoe_arena *l = &run->arena;
     for (size_t i = 0; i < 3; i++)
         run->buffers[i] = zoe_arena_take(l, run->room, sizeof(float));
+    run->kept = zoe_arena_take(l, run->kept_room, sizeof(float));
     for (size_t i = 0; i < run->net->count; i++)
         for (size_t slot = 0; slot < VAE_SLOTS; slot++) {
             float *frames = zoe_arena_take(l, 2 * past_room[i * VAE_SLOTS + slot], sizeof(float));

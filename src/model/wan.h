@@ -4,14 +4,31 @@
 
 #include "model/weights.h"
 
+/* What a LoRA adds to a layer: scale * up (down x), or scale * up x if there is no down. */
+typedef struct wan_pair {
+    struct wan_pair *next; /* NULL: the last one */
+    zoe_tensor down, up;   /* [R, in], [out, R]; stored form */
+    float scale;
+} wan_pair;
+
+/* The pairs that one LoRA gave to a network. */
+typedef struct wan_adapter {
+    struct wan_adapter *next;
+    size_t used;
+    wan_pair pairs[];
+} wan_adapter;
+
 typedef struct wan_linear {
     zoe_tensor w; /* [out, in], stored form */
     float *bias;  /* [out] */
+    wan_pair *pairs;
 } wan_linear;
 
 typedef struct wan_attention {
     wan_linear q, k, v, o;
-    float *norm_q, *norm_k; /* [dim] */
+    float *norm_q, *norm_k;  /* [dim] */
+    wan_linear k_img, v_img; /* of a cross-attention with an image branch */
+    float *norm_k_img;       /* [dim] */
 } wan_attention;
 
 typedef struct wan_block {
@@ -27,8 +44,16 @@ struct zoe_wan {
     bool bf16;
     wan_linear patch, text0, text2, time0, time2, time_projection, head;
     float *head_modulation; /* [2, dim] */
+    struct {
+        float *positions;    /* [dims.image_positions, image_dim] */
+        float *norm_in[2];   /* gamma, beta [image_dim] */
+        wan_linear up, down; /* [image_dim, image_dim], [dim, image_dim] */
+        float *norm_out[2];  /* [dim] */
+    } image;                 /* if dims.image_dim > 0 */
     wan_block *blocks;
     zoe_vectors vectors;
+    wan_adapter *adapters;
+    size_t adapter_bytes;
 };
 
 struct zoe_wan_text {
@@ -37,7 +62,19 @@ struct zoe_wan_text {
     size_t layers, dim;
     zoe_dtype dtype;
     void *data; /* [layers, 2 (k, v), rows, dim] */
+    size_t image_rows;
+    void *image; /* [layers, 2 (k, v), image_rows, dim], NULL if there are none */
 };
+
+/* k (which 0) or v (1) of a layer, of the text or of the image. */
+static inline zoe_tensor wan_slot(const zoe_wan_text *t, bool image, size_t layer, size_t which)
+{
+    const size_t rows = image ? t->image_rows : t->rows;
+    const size_t bytes = rows * t->dim * zoe_dtype_bytes(t->dtype);
+    return zoe_tensor_2d((unsigned char *)(image ? t->image : t->data) +
+                             (2 * layer + which) * bytes,
+                         t->dtype, rows, t->dim);
+}
 
 struct zoe_wan_work {
     zoe_wan_dims dims;
@@ -45,21 +82,41 @@ struct zoe_wan_work {
     size_t f, h, w;       /* latent grid */
     size_t rows, columns; /* h/2, w/2 */
     size_t L, chunk;      /* tokens, and how many of them one pass of a row-wise part takes */
+    size_t still;         /* the first tokens, whose timestep is 0 */
     zoe_arena arena;
     zoe_tensor cos, sin;   /* [L, head width / 2] f32 */
     zoe_tensor x;          /* [L, dim] f32: the residual stream */
     zoe_tensor q, k, v, o; /* [L, dim] */
     zoe_tensor a, b;       /* [chunk, dim] */
+    zoe_tensor c;          /* [chunk, dim], with an image branch */
     zoe_tensor hidden;     /* [chunk, ffn_dim] */
     zoe_tensor patches;    /* [chunk, 4 in_dim] */
     zoe_tensor head;       /* [chunk, 4 out_dim] f32 */
     zoe_tensor headin;     /* [chunk, dim] f32 */
-    float *sinusoid;       /* [freq_dim] */
-    float *e, *e_silu;     /* [dim] */
-    float *e0;             /* [6, dim] */
-    float *modulation;     /* [6, dim] */
+    zoe_tensor low;        /* [chunk, adapter_rank] f32 */
+    float *sinusoid;       /* [WAN_TIMES, freq_dim] */
+    float *e, *e_silu;     /* [WAN_TIMES, dim] */
+    float *e0;             /* [WAN_TIMES, 6, dim] */
+    float *modulation;     /* [WAN_TIMES, 6, dim] */
     zoe_workspace work;
 };
+
+/* Timesteps of one pass: 0 of the still tokens, and that of the others. */
+enum { WAN_STILL, WAN_MOVING, WAN_TIMES };
+
+/* A run of tokens of one timestep. */
+typedef struct wan_chunk {
+    size_t first, count;
+    size_t time;
+} wan_chunk;
+
+/* The chunk that begins at token `first`, of at most `most` tokens. */
+static inline wan_chunk wan_chunk_at(const zoe_wan_work *w, size_t first, size_t most)
+{
+    const bool still = first < w->still;
+    const size_t left = (still ? w->still : w->L) - first;
+    return (wan_chunk){first, left < most ? left : most, still ? WAN_STILL : WAN_MOVING};
+}
 
 /* The types of activations. */
 static inline zoe_dtype wan_type(bool bf16)
@@ -82,6 +139,27 @@ static inline zoe_tensor wan_heads(zoe_tensor t, size_t heads)
     r.stride[0] = t.stride[0];
     return r;
 }
+
+/* Runs a layer: args have everything but w and bias. `low` [rows, adapter_rank] f32 is for the products
+ * of LoRAs, which go through x in runs of its rows. */
+zoe_status wan_linear_run(zoe_context *ctx, const wan_linear *l, zoe_linear_args args,
+                          zoe_tensor low, zoe_workspace work);
+/* The first product of a LoRA, for plans. */
+static inline zoe_linear_args wan_low_args(zoe_tensor low, zoe_tensor x)
+{
+    return (zoe_linear_args){
+        .y = low, .x = x, .w = zoe_tensor_2d(NULL, ZOE_F32, low.shape[1], x.shape[1])};
+}
+
+/* Every layer and vector of the network, by official name; stops at the first failure. */
+typedef struct wan_visitor {
+    zoe_status (*linear)(void *user, wan_linear *linear, const char *name, size_t out, size_t in);
+    zoe_status (*vector)(void *user, float **values, const char *prefix, const char *name,
+                         size_t n);
+    void *user;
+} wan_visitor;
+zoe_status wan_visit(zoe_wan *m, const wan_visitor *visitor);
+void wan_adapters_free(zoe_wan *m);
 
 zoe_status zoe_wan_blocks(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w,
                           const zoe_wan_text *text, const zoe_probe *probe);

@@ -21,33 +21,18 @@ static zoe_tensor vector(const float *values, size_t n)
     return zoe_tensor_1d((void *)(uintptr_t)values, ZOE_F32, n);
 }
 
-static zoe_tensor modulation(const block_run *r, size_t row)
+static zoe_tensor modulation(const block_run *r, wan_chunk c, size_t row)
 {
     const size_t D = r->m->dims.dim;
-    return vector(r->w->modulation + row * D, D);
-}
-
-typedef struct chunk {
-    size_t first, count;
-} chunk;
-
-static chunk chunk_at(const zoe_wan_work *w, size_t first)
-{
-    const size_t left = w->L - first;
-    return (chunk){first, left < w->chunk ? left : w->chunk};
+    return vector(r->w->modulation + (6 * c.time + row) * D, D);
 }
 
 static zoe_status linear(const block_run *r, zoe_tensor y, zoe_tensor x, const wan_linear *l,
                          zoe_activation activation, zoe_tensor gate, zoe_tensor residual)
 {
-    const zoe_linear_args args = {.y = y,
-                                  .x = x,
-                                  .w = l->w,
-                                  .bias = vector(l->bias, l->w.shape[0]),
-                                  .activation = activation,
-                                  .gate = gate,
-                                  .residual = residual};
-    return zoe_linear(r->ctx, &args, r->w->work);
+    const zoe_linear_args args = {
+        .y = y, .x = x, .activation = activation, .gate = gate, .residual = residual};
+    return wan_linear_run(r->ctx, l, args, r->w->low, r->w->work);
 }
 
 static zoe_status plain(const block_run *r, zoe_tensor y, zoe_tensor x, const wan_linear *l)
@@ -57,13 +42,13 @@ static zoe_status plain(const block_run *r, zoe_tensor y, zoe_tensor x, const wa
 
 /* a = LN(x) (1 + scale) + shift of one chunk. In bf16 the first norm of the first block sees a bf16
  * stream and rounds. */
-static zoe_status modulated_norm(const block_run *r, zoe_tensor a, chunk c, size_t shift,
+static zoe_status modulated_norm(const block_run *r, zoe_tensor a, wan_chunk c, size_t shift,
                                  size_t scale, bool round_norm)
 {
     return zoe_layer_norm(r->ctx, &(zoe_layer_norm_args){.y = a,
                                                          .x = wan_rows(r->w->x, c.first, c.count),
-                                                         .scale = modulation(r, scale),
-                                                         .shift = modulation(r, shift),
+                                                         .scale = modulation(r, c, scale),
+                                                         .shift = modulation(r, c, shift),
                                                          .eps = r->m->dims.eps,
                                                          .round_norm = round_norm});
 }
@@ -72,8 +57,9 @@ static zoe_status self_attention_inputs(const block_run *r)
 {
     const zoe_wan_work *w = r->w;
     const wan_attention *a = &r->b->self;
-    for (size_t first = 0; first < w->L; first += w->chunk) {
-        const chunk c = chunk_at(w, first);
+    wan_chunk c;
+    for (size_t first = 0; first < w->L; first += c.count) {
+        c = wan_chunk_at(w, first, w->chunk);
         const zoe_tensor in = wan_rows(w->a, 0, c.count);
         TRY(modulated_norm(r, in, c, SHIFT_SELF, SCALE_SELF, r->m->bf16 && r->i == 0));
         TRY(plain(r, wan_rows(w->q, c.first, c.count), in, &a->q));
@@ -90,13 +76,17 @@ static zoe_status probe_inputs(const block_run *r)
 {
     const zoe_wan_work *w = r->w;
     const wan_attention *a = &r->b->self;
-    const chunk all = {0, w->L};
     if (!r->probe || w->L > w->chunk)
         return ZOE_OK;
     const zoe_tensor b = wan_rows(w->b, 0, w->L), in = wan_rows(w->a, 0, w->L);
     TRY(zoe_layer_norm(r->ctx, &(zoe_layer_norm_args){.y = b, .x = w->x, .eps = r->m->dims.eps}));
     zoe_probe_block(r->probe, r->i, "norm1", b);
-    TRY(modulated_norm(r, in, all, SHIFT_SELF, SCALE_SELF, r->m->bf16 && r->i == 0));
+    wan_chunk c;
+    for (size_t first = 0; first < w->L; first += c.count) {
+        c = wan_chunk_at(w, first, w->L);
+        TRY(modulated_norm(r, wan_rows(in, first, c.count), c, SHIFT_SELF, SCALE_SELF,
+                           r->m->bf16 && r->i == 0));
+    }
     zoe_probe_block(r->probe, r->i, "sa_in", in);
     zoe_probe_block(r->probe, r->i, "sa_q_linear", w->q);
     zoe_probe_block(r->probe, r->i, "sa_k_linear", w->k);
@@ -131,19 +121,37 @@ static zoe_status self_attention(const block_run *r)
         TRY(plain(r, w->q, w->o, &a->o));
         zoe_probe_block(r->probe, r->i, "sa_out", w->q);
     }
-    return linear(r, w->x, w->o, &a->o, ZOE_ACT_NONE, modulation(r, GATE_SELF), w->x);
+    wan_chunk c;
+    for (size_t first = 0; first < w->L; first += c.count) {
+        c = wan_chunk_at(w, first, w->L);
+        const zoe_tensor x = wan_rows(w->x, c.first, c.count);
+        TRY(linear(r, x, wan_rows(w->o, c.first, c.count), &a->o, ZOE_ACT_NONE,
+                   modulation(r, c, GATE_SELF), x));
+    }
+    return ZOE_OK;
 }
 
-static zoe_status cross_attention(const block_run *r, chunk c)
+/* a = attention of the queries b to the keys and values of the text, or of the image. */
+static zoe_status attend(const block_run *r, zoe_tensor a, zoe_tensor b, bool image)
+{
+    const zoe_wan_dims *d = &r->m->dims;
+    const zoe_wan_text *t = r->text;
+    const zoe_attention_args args = {.o = wan_heads(a, d->heads),
+                                     .q = wan_heads(b, d->heads),
+                                     .k = wan_heads(wan_slot(t, image, r->i, 0), d->heads),
+                                     .v = wan_heads(wan_slot(t, image, r->i, 1), d->heads),
+                                     .scale = 1.0f / sqrtf((float)(d->dim / d->heads)),
+                                     .last_count = image ? 1 : t->last_count};
+    return zoe_attention(r->ctx, &args, r->w->work);
+}
+
+static zoe_status cross_attention(const block_run *r, wan_chunk c)
 {
     const zoe_wan_work *w = r->w;
     const zoe_wan_dims *d = &r->m->dims;
     const wan_attention *p = &r->b->cross;
-    const zoe_wan_text *t = r->text;
     const zoe_tensor x = wan_rows(w->x, c.first, c.count);
     const zoe_tensor a = wan_rows(w->a, 0, c.count), b = wan_rows(w->b, 0, c.count);
-    const size_t slot = t->rows * t->dim * zoe_dtype_bytes(t->dtype);
-    unsigned char *kv = (unsigned char *)t->data + 2 * r->i * slot;
 
     TRY(zoe_layer_norm(r->ctx, &(zoe_layer_norm_args){.y = a,
                                                       .x = x,
@@ -154,14 +162,12 @@ static zoe_status cross_attention(const block_run *r, chunk c)
     TRY(plain(r, b, a, &p->q));
     TRY(zoe_rms_norm(r->ctx, b, b, vector(p->norm_q, d->dim), d->eps));
     zoe_probe_block(r->probe, r->i, "ca_q", b);
-    const zoe_attention_args attention = {
-        .o = wan_heads(a, d->heads),
-        .q = wan_heads(b, d->heads),
-        .k = wan_heads(zoe_tensor_2d(kv, t->dtype, t->rows, t->dim), d->heads),
-        .v = wan_heads(zoe_tensor_2d(kv + slot, t->dtype, t->rows, t->dim), d->heads),
-        .scale = 1.0f / sqrtf((float)(d->dim / d->heads)),
-        .last_count = t->last_count};
-    TRY(zoe_attention(r->ctx, &attention, w->work));
+    TRY(attend(r, a, b, false));
+    if (r->text->image) {
+        const zoe_tensor other = wan_rows(w->c, 0, c.count);
+        TRY(attend(r, other, b, true));
+        TRY(zoe_add(r->ctx, a, a, other));
+    }
     zoe_probe_block(r->probe, r->i, "ca_attn", a);
     if (r->probe) {
         TRY(plain(r, b, a, &p->o));
@@ -170,7 +176,7 @@ static zoe_status cross_attention(const block_run *r, chunk c)
     return linear(r, x, a, &p->o, ZOE_ACT_NONE, zoe_tensor_none(), x);
 }
 
-static zoe_status feed_forward(const block_run *r, chunk c)
+static zoe_status feed_forward(const block_run *r, wan_chunk c)
 {
     const zoe_wan_work *w = r->w;
     const zoe_tensor x = wan_rows(w->x, c.first, c.count), a = wan_rows(w->a, 0, c.count);
@@ -182,20 +188,23 @@ static zoe_status feed_forward(const block_run *r, chunk c)
         TRY(plain(r, a, hidden, &r->b->ffn2));
         zoe_probe_block(r->probe, r->i, "ffn_out", a);
     }
-    return linear(r, x, hidden, &r->b->ffn2, ZOE_ACT_NONE, modulation(r, GATE_FFN), x);
+    return linear(r, x, hidden, &r->b->ffn2, ZOE_ACT_NONE, modulation(r, c, GATE_FFN), x);
 }
 
 static zoe_status run_block(const block_run *r)
 {
     zoe_wan_work *w = r->w;
     const size_t D = r->m->dims.dim;
-    for (size_t j = 0; j < 6 * D; j++)
-        w->modulation[j] = r->b->modulation[j] + w->e0[j];
+    for (size_t time = w->still ? WAN_STILL : WAN_MOVING; time < WAN_TIMES; time++)
+        for (size_t j = 0; j < 6 * D; j++)
+            w->modulation[6 * D * time + j] = r->b->modulation[j] + w->e0[6 * D * time + j];
     TRY(self_attention(r));
-    for (size_t first = 0; first < w->L; first += w->chunk) {
+    wan_chunk c;
+    for (size_t first = 0; first < w->L; first += c.count) {
+        c = wan_chunk_at(w, first, w->chunk);
         TRY(zoe_check_cancel(r->ctx));
-        TRY(cross_attention(r, chunk_at(w, first)));
-        TRY(feed_forward(r, chunk_at(w, first)));
+        TRY(cross_attention(r, c));
+        TRY(feed_forward(r, c));
     }
     zoe_probe_block(r->probe, r->i, "out", w->x);
     return ZOE_OK;

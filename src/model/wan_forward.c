@@ -32,6 +32,7 @@ static size_t operator_bytes(const zoe_context *ctx, const zoe_wan_work *w)
     const zoe_dtype types[] = {ZOE_F32, ZOE_BF16, ZOE_F8_E4M3};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         const zoe_linear_args linears[] = {
+            wan_low_args(w->low, w->a),
             shape_of(w->x, w->o, d->dim, d->dim, types[i]),
             shape_of(w->b, w->a, d->dim, d->dim, types[i]),
             shape_of(w->hidden, w->a, d->ffn_dim, d->dim, types[i]),
@@ -64,15 +65,18 @@ static void lay_out(const zoe_context *ctx, zoe_wan_work *w)
     w->o = zoe_arena_2d(l, type, w->L, d->dim);
     w->a = zoe_arena_2d(l, type, w->chunk, d->dim);
     w->b = zoe_arena_2d(l, type, w->chunk, d->dim);
+    if (d->image_dim > 0)
+        w->c = zoe_arena_2d(l, type, w->chunk, d->dim);
     w->hidden = zoe_arena_2d(l, type, w->chunk, d->ffn_dim);
     w->patches = zoe_arena_2d(l, type, w->chunk, 4 * d->in_dim);
     w->headin = zoe_arena_2d(l, ZOE_F32, w->chunk, d->dim);
     w->head = zoe_arena_2d(l, ZOE_F32, w->chunk, 4 * d->out_dim);
-    w->sinusoid = zoe_arena_take(l, d->freq_dim, sizeof(float));
-    w->e = zoe_arena_take(l, d->dim, sizeof(float));
-    w->e_silu = zoe_arena_take(l, d->dim, sizeof(float));
-    w->e0 = zoe_arena_take(l, 6 * d->dim, sizeof(float));
-    w->modulation = zoe_arena_take(l, 6 * d->dim, sizeof(float));
+    w->low = zoe_arena_2d(l, ZOE_F32, w->chunk, d->adapter_rank);
+    w->sinusoid = zoe_arena_take(l, WAN_TIMES * d->freq_dim, sizeof(float));
+    w->e = zoe_arena_take(l, WAN_TIMES * d->dim, sizeof(float));
+    w->e_silu = zoe_arena_take(l, WAN_TIMES * d->dim, sizeof(float));
+    w->e0 = zoe_arena_take(l, WAN_TIMES * 6 * d->dim, sizeof(float));
+    w->modulation = zoe_arena_take(l, WAN_TIMES * 6 * d->dim, sizeof(float));
     w->work.bytes = operator_bytes(ctx, w);
     w->work.data = zoe_arena_take(l, w->work.bytes, 1);
 }
@@ -159,30 +163,41 @@ static zoe_status row_linear(zoe_context *ctx, const zoe_wan *m, const zoe_wan_w
 {
     const zoe_linear_args args = {.y = zoe_tensor_2d(y, ZOE_F32, 1, l->w.shape[0]),
                                   .x = zoe_tensor_2d(x, ZOE_F32, 1, l->w.shape[1]),
-                                  .w = l->w,
-                                  .bias = zoe_tensor_1d(l->bias, ZOE_F32, l->w.shape[0]),
                                   .activation = activation,
                                   .round_weights = m->bf16};
-    return zoe_linear(ctx, &args, w->work);
+    return wan_linear_run(ctx, l, args, w->low, w->work);
 }
 
-static zoe_status embed_time(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w, double t,
-                             const zoe_probe *probe)
+/* Embedding and modulations of one timestep, row `time` of the buffers. */
+static zoe_status embed_time(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w, size_t time,
+                             double t)
 {
     const size_t D = m->dims.dim, half = m->dims.freq_dim / 2;
+    float *sinusoid = w->sinusoid + time * 2 * half, *e = w->e + time * D;
+    float *e_silu = w->e_silu + time * D;
     for (size_t k = 0; k < half; k++) {
         const double angle = t * pow(10000.0, -(double)k / (double)half);
-        w->sinusoid[k] = (float)cos(angle);
-        w->sinusoid[half + k] = (float)sin(angle);
+        sinusoid[k] = (float)cos(angle);
+        sinusoid[half + k] = (float)sin(angle);
     }
-    TRY(row_linear(ctx, m, w, w->e_silu, w->sinusoid, &m->time0, ZOE_ACT_SILU));
-    TRY(row_linear(ctx, m, w, w->e, w->e_silu, &m->time2, ZOE_ACT_NONE));
-    const zoe_tensor e = zoe_tensor_1d(w->e, ZOE_F32, D);
-    TRY(zoe_activate(ctx, zoe_tensor_1d(w->e_silu, ZOE_F32, D), e, ZOE_ACT_SILU));
-    TRY(row_linear(ctx, m, w, w->e0, w->e_silu, &m->time_projection, ZOE_ACT_NONE));
-    zoe_probe_see(probe, "time_sinusoid", zoe_tensor_1d(w->sinusoid, ZOE_F32, 2 * half));
-    zoe_probe_see(probe, "e", e);
-    zoe_probe_see(probe, "e0", zoe_tensor_2d(w->e0, ZOE_F32, 6, D));
+    TRY(row_linear(ctx, m, w, e_silu, sinusoid, &m->time0, ZOE_ACT_SILU));
+    TRY(row_linear(ctx, m, w, e, e_silu, &m->time2, ZOE_ACT_NONE));
+    TRY(zoe_activate(ctx, zoe_tensor_1d(e_silu, ZOE_F32, D), zoe_tensor_1d(e, ZOE_F32, D),
+                     ZOE_ACT_SILU));
+    return row_linear(ctx, m, w, w->e0 + time * 6 * D, e_silu, &m->time_projection, ZOE_ACT_NONE);
+}
+
+static zoe_status embed_times(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w, double t,
+                              const zoe_probe *probe)
+{
+    const size_t D = m->dims.dim, F = m->dims.freq_dim;
+    const size_t first = w->still ? WAN_STILL : WAN_MOVING, rows = WAN_TIMES - first;
+    if (w->still)
+        TRY(embed_time(ctx, m, w, WAN_STILL, 0.0));
+    TRY(embed_time(ctx, m, w, WAN_MOVING, t));
+    zoe_probe_see(probe, "time_sinusoid", zoe_tensor_2d(w->sinusoid + first * F, ZOE_F32, rows, F));
+    zoe_probe_see(probe, "e", zoe_tensor_2d(w->e + first * D, ZOE_F32, rows, D));
+    zoe_probe_see(probe, "e0", zoe_tensor_3d(w->e0 + first * 6 * D, ZOE_F32, rows, 6, D));
     return ZOE_OK;
 }
 
@@ -222,10 +237,8 @@ static zoe_status embed_patches(zoe_context *ctx, const zoe_wan *m, zoe_wan_work
         patch_task task = {.w = w, .latent = latent, .condition = condition, .first = first};
         zoe_parallel_for(ctx, count, gather_patch, &task);
         const zoe_linear_args args = {.y = wan_rows(w->x, first, count),
-                                      .x = wan_rows(w->patches, 0, count),
-                                      .w = m->patch.w,
-                                      .bias = zoe_tensor_1d(m->patch.bias, ZOE_F32, m->dims.dim)};
-        TRY(zoe_linear(ctx, &args, w->work));
+                                      .x = wan_rows(w->patches, 0, count)};
+        TRY(wan_linear_run(ctx, &m->patch, args, w->low, w->work));
     }
     return ZOE_OK;
 }
@@ -246,29 +259,24 @@ static zoe_status run_head(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w, 
                            const zoe_probe *probe)
 {
     const size_t D = m->dims.dim;
-    for (size_t j = 0; j < D; j++) {
-        w->modulation[j] = m->head_modulation[j] + w->e[j];
-        w->modulation[D + j] = m->head_modulation[D + j] + w->e[j];
-    }
-    for (size_t first = 0; first < w->L; first += w->chunk) {
-        const size_t count = w->L - first < w->chunk ? w->L - first : w->chunk;
-        const zoe_tensor in = wan_rows(w->headin, 0, count), out = wan_rows(w->head, 0, count);
+    for (size_t time = w->still ? WAN_STILL : WAN_MOVING; time < WAN_TIMES; time++)
+        for (size_t j = 0; j < 2 * D; j++)
+            w->modulation[2 * D * time + j] = m->head_modulation[j] + w->e[D * time + j % D];
+    wan_chunk c;
+    for (size_t first = 0; first < w->L; first += c.count) {
+        c = wan_chunk_at(w, first, w->chunk);
+        const zoe_tensor in = wan_rows(w->headin, 0, c.count), out = wan_rows(w->head, 0, c.count);
+        float *modulation = w->modulation + 2 * D * c.time;
         const zoe_layer_norm_args norm = {.y = in,
-                                          .x = wan_rows(w->x, first, count),
-                                          .shift = zoe_tensor_1d(w->modulation, ZOE_F32, D),
-                                          .scale = zoe_tensor_1d(w->modulation + D, ZOE_F32, D),
+                                          .x = wan_rows(w->x, first, c.count),
+                                          .shift = zoe_tensor_1d(modulation, ZOE_F32, D),
+                                          .scale = zoe_tensor_1d(modulation + D, ZOE_F32, D),
                                           .eps = m->dims.eps};
         TRY(zoe_layer_norm(ctx, &norm));
-        const zoe_linear_args args = {.y = out,
-                                      .x = in,
-                                      .w = m->head.w,
-                                      .bias =
-                                          zoe_tensor_1d(m->head.bias, ZOE_F32, 4 * m->dims.out_dim),
-                                      .round_weights = m->bf16};
-        TRY(zoe_linear(ctx, &args, w->work));
-        if (count == w->L)
-            zoe_probe_see(probe, "head", out);
-        for (size_t i = 0; i < count; i++)
+        const zoe_linear_args args = {.y = out, .x = in, .round_weights = m->bf16};
+        TRY(wan_linear_run(ctx, &m->head, args, w->low, w->work));
+        zoe_probe_see(probe, "head", out);
+        for (size_t i = 0; i < c.count; i++)
             scatter_patch(velocity, w, first + i,
                           (const float *)out.data + i * 4 * m->dims.out_dim);
     }
@@ -279,12 +287,14 @@ static bool same_dims(const zoe_wan_dims *a, const zoe_wan_dims *b)
 {
     return a->dim == b->dim && a->ffn_dim == b->ffn_dim && a->heads == b->heads &&
            a->layers == b->layers && a->in_dim == b->in_dim && a->out_dim == b->out_dim &&
-           a->freq_dim == b->freq_dim && a->text_len == b->text_len && a->text_dim == b->text_dim;
+           a->freq_dim == b->freq_dim && a->text_len == b->text_len && a->text_dim == b->text_dim &&
+           a->image_dim == b->image_dim;
 }
 
-zoe_status zoe_wan_forward(zoe_context *ctx, const zoe_wan *wan, zoe_wan_work *work,
-                           float *velocity, const float *latent, const float *condition,
-                           const zoe_wan_text *text, double t, const zoe_probe *probe)
+zoe_status zoe_wan_forward_still(zoe_context *ctx, const zoe_wan *wan, zoe_wan_work *work,
+                                 float *velocity, const float *latent, const float *condition,
+                                 const zoe_wan_text *text, double t, size_t still_frames,
+                                 const zoe_probe *probe)
 {
     const size_t latent_channels = condition ? wan->dims.out_dim : wan->dims.in_dim;
     if (!condition && wan->dims.in_dim != wan->dims.out_dim)
@@ -295,11 +305,26 @@ zoe_status zoe_wan_forward(zoe_context *ctx, const zoe_wan *wan, zoe_wan_work *w
         return zoe_fail(ctx, ZOE_INVALID, "the model takes %zu channels and no condition",
                         wan->dims.in_dim);
     if (text->dim != wan->dims.dim || text->layers != wan->dims.layers ||
-        !same_dims(&work->dims, &wan->dims) || work->bf16 != wan->bf16)
+        !same_dims(&work->dims, &wan->dims) || work->bf16 != wan->bf16 ||
+        work->dims.adapter_rank < wan->dims.adapter_rank)
         return zoe_fail(ctx, ZOE_INVALID, "model, text context and work space do not fit together");
-    TRY(embed_time(ctx, wan, work, t, probe));
+    if (still_frames > work->f)
+        return zoe_fail(ctx, ZOE_INVALID, "%zu still frames, the latent has %zu", still_frames,
+                        work->f);
+    if ((text->image != NULL) != (wan->dims.image_dim > 0))
+        return zoe_fail(ctx, ZOE_INVALID, "the model %s an image context",
+                        text->image ? "takes no" : "needs");
+    work->still = still_frames * work->rows * work->columns;
+    TRY(embed_times(ctx, wan, work, t, probe));
     TRY(embed_patches(ctx, wan, work, latent, condition));
     zoe_probe_see(probe, "patch_embed", work->x);
     TRY(zoe_wan_blocks(ctx, wan, work, text, probe));
     return run_head(ctx, wan, work, velocity, probe);
+}
+
+zoe_status zoe_wan_forward(zoe_context *ctx, const zoe_wan *wan, zoe_wan_work *work,
+                           float *velocity, const float *latent, const float *condition,
+                           const zoe_wan_text *text, double t, const zoe_probe *probe)
+{
+    return zoe_wan_forward_still(ctx, wan, work, velocity, latent, condition, text, t, 0, probe);
 }

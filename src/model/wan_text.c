@@ -1,5 +1,5 @@
-/* Wan DiT: the text side. Context rows become the keys and values of every block's cross-attention,
- * once per prompt. */
+/* Wan DiT: the text side, and the picture's features where the network has an image branch. Context
+ * rows become the keys and values of every block's cross-attention, once per prompt. */
 #include "model/wan.h"
 
 /* The padded rows are zero before text_embedding, hence all alike behind it: one row stands for
@@ -12,8 +12,11 @@ static size_t key_rows(const zoe_wan_dims *d, size_t rows)
 
 typedef struct text_run {
     zoe_arena arena;
-    zoe_tensor padded; /* [keys, text_dim] */
-    zoe_tensor a, c;   /* [keys, dim] */
+    zoe_tensor padded;           /* [keys, text_dim] */
+    zoe_tensor a, c;             /* [keys, dim] */
+    zoe_tensor features, hidden; /* [image rows, image_dim] */
+    zoe_tensor image_a, image_c; /* [image rows, dim] */
+    zoe_tensor low;              /* [keys or image rows, adapter_rank] f32 */
     zoe_workspace work;
 } text_run;
 
@@ -25,59 +28,78 @@ static zoe_linear_args linear_args(zoe_tensor y, zoe_tensor x, const wan_linear 
 
 static size_t operator_bytes(const zoe_context *ctx, const text_run *r, const zoe_wan *m)
 {
+    const bool image = r->features.shape[0] > 0;
     const zoe_linear_args shapes[] = {
         linear_args(r->a, r->padded, &m->text0),
         linear_args(r->c, r->a, &m->text2),
         linear_args(r->a, r->c, &m->blocks[0].cross.k),
+        wan_low_args(r->low, wan_rows(r->padded, 0, r->low.shape[0])),
+        linear_args(r->hidden, r->features, &m->image.up),
+        linear_args(r->image_c, r->hidden, &m->image.down),
+        linear_args(r->image_a, r->image_c, &m->blocks[0].cross.k_img),
     };
     size_t bytes = 0;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t i = 0; i < (image ? 7 : 4); i++)
         bytes = zoe_max(bytes, zoe_linear_workspace(ctx, &shapes[i]));
     return bytes;
 }
 
-static void lay_out(text_run *r, const zoe_wan_dims *d, bool bf16, size_t keys, size_t work)
+static void lay_out(text_run *r, const zoe_wan_dims *d, bool bf16, size_t keys, size_t image,
+                    size_t work)
 {
-    r->padded = zoe_arena_2d(&r->arena, wan_type(bf16), keys, d->text_dim);
-    r->a = zoe_arena_2d(&r->arena, wan_type(bf16), keys, d->dim);
-    r->c = zoe_arena_2d(&r->arena, wan_type(bf16), keys, d->dim);
+    const zoe_dtype type = wan_type(bf16);
+    r->padded = zoe_arena_2d(&r->arena, type, keys, d->text_dim);
+    r->a = zoe_arena_2d(&r->arena, type, keys, d->dim);
+    r->c = zoe_arena_2d(&r->arena, type, keys, d->dim);
+    r->features = zoe_arena_2d(&r->arena, ZOE_F32, image, d->image_dim);
+    r->hidden = zoe_arena_2d(&r->arena, type, image, d->image_dim);
+    r->image_a = zoe_arena_2d(&r->arena, type, image, d->dim);
+    r->image_c = zoe_arena_2d(&r->arena, type, image, d->dim);
+    r->low = zoe_arena_2d(&r->arena, ZOE_F32, zoe_max(keys, image), d->adapter_rank);
     r->work.bytes = work;
     r->work.data = zoe_arena_take(&r->arena, work, 1);
 }
 
-static zoe_status prepare(zoe_context *ctx, text_run *r, const zoe_wan *m, size_t keys)
+static zoe_status prepare(zoe_context *ctx, text_run *r, const zoe_wan *m, size_t keys,
+                          size_t image)
 {
     text_run dry = {.work.bytes = 0};
-    lay_out(&dry, &m->dims, m->bf16, keys, 0);
+    lay_out(&dry, &m->dims, m->bf16, keys, image, 0);
     const size_t work = operator_bytes(ctx, &dry, m);
-    lay_out(&dry, &m->dims, m->bf16, 0, work);
+    lay_out(&dry, &m->dims, m->bf16, 0, 0, work);
     TRY(zoe_arena_new(ctx, &r->arena, dry.arena.used, "text context"));
-    lay_out(r, &m->dims, m->bf16, keys, work);
+    lay_out(r, &m->dims, m->bf16, keys, image, work);
     return zoe_arena_status(ctx, &r->arena, "text context");
 }
 
 static zoe_status run_linear(zoe_context *ctx, const text_run *r, zoe_tensor y, zoe_tensor x,
                              const wan_linear *l, zoe_activation activation)
 {
-    zoe_linear_args args = linear_args(y, x, l);
-    args.activation = activation;
-    return zoe_linear(ctx, &args, r->work);
+    const zoe_linear_args args = {.y = y, .x = x, .activation = activation};
+    return wan_linear_run(ctx, l, args, r->low, r->work);
 }
 
-zoe_bytes zoe_wan_text_bytes(const zoe_wan_dims *d, bool bf16, size_t rows)
+zoe_bytes zoe_wan_text_bytes(const zoe_wan_dims *d, bool bf16, size_t rows, size_t image_rows)
 {
     const size_t keys = key_rows(d, rows), type = zoe_dtype_bytes(wan_type(bf16));
     text_run dry = {.work.bytes = 0};
-    lay_out(&dry, d, bf16, keys, 0);
-    return (zoe_bytes){.weights = d->layers * 2 * keys * d->dim * type, .work = dry.arena.used};
+    lay_out(&dry, d, bf16, keys, image_rows, 0);
+    return (zoe_bytes){.weights = d->layers * 2 * (keys + image_rows) * d->dim * type,
+                       .work = dry.arena.used};
 }
 
-/* k or v of layer i. */
-static zoe_tensor slot(const zoe_wan_text *t, size_t layer, size_t which)
+/* Keys and values of one layer. */
+static zoe_status fill_layer(zoe_context *ctx, zoe_wan_text *t, text_run *r, const zoe_wan *m,
+                             size_t i, bool image)
 {
-    const size_t bytes = t->rows * t->dim * zoe_dtype_bytes(t->dtype);
-    return zoe_tensor_2d((unsigned char *)t->data + (2 * layer + which) * bytes, t->dtype, t->rows,
-                         t->dim);
+    const wan_attention *a = &m->blocks[i].cross;
+    const zoe_tensor x = image ? r->image_c : r->c, k = image ? r->image_a : r->a;
+    float *norm = image ? a->norm_k_img : a->norm_k;
+    TRY(zoe_check_cancel(ctx));
+    TRY(run_linear(ctx, r, k, x, image ? &a->k_img : &a->k, ZOE_ACT_NONE));
+    TRY(zoe_rms_norm(ctx, wan_slot(t, image, i, 0), k, zoe_tensor_1d(norm, ZOE_F32, m->dims.dim),
+                     m->dims.eps));
+    return run_linear(ctx, r, wan_slot(t, image, i, 1), x, image ? &a->v_img : &a->v, ZOE_ACT_NONE);
 }
 
 static zoe_status fill(zoe_context *ctx, zoe_wan_text *t, text_run *r, const zoe_wan *m,
@@ -93,26 +115,64 @@ static zoe_status fill(zoe_context *ctx, zoe_wan_text *t, text_run *r, const zoe
     TRY(run_linear(ctx, r, r->c, r->a, &m->text2, ZOE_ACT_NONE));
     zoe_probe_see(probe, "context", r->c);
     for (size_t i = 0; i < d->layers; i++) {
-        const wan_attention *a = &m->blocks[i].cross;
-        TRY(zoe_check_cancel(ctx));
-        TRY(run_linear(ctx, r, r->a, r->c, &a->k, ZOE_ACT_NONE));
-        TRY(zoe_rms_norm(ctx, slot(t, i, 0), r->a, zoe_tensor_1d(a->norm_k, ZOE_F32, d->dim),
-                         d->eps));
-        TRY(run_linear(ctx, r, slot(t, i, 1), r->c, &a->v, ZOE_ACT_NONE));
-        zoe_probe_block(probe, i, "ca_k", slot(t, i, 0));
+        TRY(fill_layer(ctx, t, r, m, i, false));
+        zoe_probe_block(probe, i, "ca_k", wan_slot(t, false, i, 0));
     }
     return ZOE_OK;
 }
 
-zoe_status zoe_wan_text_new(zoe_context *ctx, zoe_wan_text **text, const zoe_wan *wan,
-                            const float *context, size_t rows, const zoe_probe *probe)
+static zoe_status norm(zoe_context *ctx, zoe_tensor y, zoe_tensor x, float *const weights[2])
+{
+    const size_t D = x.shape[1];
+    return zoe_layer_norm(ctx,
+                          &(zoe_layer_norm_args){.y = y,
+                                                 .x = x,
+                                                 .gamma = zoe_tensor_1d(weights[0], ZOE_F32, D),
+                                                 .beta = zoe_tensor_1d(weights[1], ZOE_F32, D),
+                                                 .eps = 1e-5f});
+}
+
+/* Source: Wan2.1 wan/modules/model.py, class MLPProj. */
+static zoe_status fill_image(zoe_context *ctx, zoe_wan_text *t, text_run *r, const zoe_wan *m,
+                             const float *image, const zoe_probe *probe)
+{
+    float *x = r->features.data;
+    for (size_t i = 0; i < t->image_rows * m->dims.image_dim; i++)
+        x[i] = image[i] + (m->image.positions ? m->image.positions[i] : 0.0f);
+    TRY(norm(ctx, r->hidden, r->features, m->image.norm_in));
+    const zoe_tensor up = zoe_tensor_2d(x, r->hidden.dtype, t->image_rows, m->dims.image_dim);
+    TRY(run_linear(ctx, r, up, r->hidden, &m->image.up, ZOE_ACT_GELU_ERF));
+    TRY(run_linear(ctx, r, r->image_a, up, &m->image.down, ZOE_ACT_NONE));
+    TRY(norm(ctx, r->image_c, r->image_a, m->image.norm_out));
+    zoe_probe_see(probe, "img_context", r->image_c);
+    for (size_t i = 0; i < m->dims.layers; i++)
+        TRY(fill_layer(ctx, t, r, m, i, true));
+    return ZOE_OK;
+}
+
+static zoe_status check_rows(zoe_context *ctx, const zoe_wan_dims *d, size_t rows,
+                             size_t image_rows)
+{
+    if (rows > d->text_len)
+        return zoe_fail(ctx, ZOE_INVALID, "%zu context rows, the model takes at most %zu", rows,
+                        d->text_len);
+    if ((image_rows > 0) != (d->image_dim > 0))
+        return zoe_fail(ctx, ZOE_INVALID, "the model %s features of a picture",
+                        d->image_dim > 0 ? "needs" : "takes no");
+    if (d->image_positions > 0 && image_rows != d->image_positions)
+        return zoe_fail(ctx, ZOE_INVALID, "%zu rows of picture features, the model takes %zu",
+                        image_rows, d->image_positions);
+    return ZOE_OK;
+}
+
+zoe_status zoe_wan_text_new_with_image(zoe_context *ctx, zoe_wan_text **text, const zoe_wan *wan,
+                                       const float *context, size_t rows, const float *image,
+                                       size_t image_rows, const zoe_probe *probe)
 {
     const zoe_wan_dims *d = &wan->dims;
     void *p;
     *text = NULL;
-    if (rows > d->text_len)
-        return zoe_fail(ctx, ZOE_INVALID, "%zu context rows, the model takes at most %zu", rows,
-                        d->text_len);
+    TRY(check_rows(ctx, d, rows, image_rows));
     TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **text, "text context"));
     zoe_wan_text *t = p;
     text_run r = {.work.bytes = 0};
@@ -121,11 +181,18 @@ zoe_status zoe_wan_text_new(zoe_context *ctx, zoe_wan_text **text, const zoe_wan
                         .last_count = rows < d->text_len ? d->text_len - rows : 1,
                         .layers = d->layers,
                         .dim = d->dim,
-                        .dtype = wan_type(wan->bf16)};
-    TRY_GOTO(prepare(ctx, &r, wan, t->rows));
-    TRY_GOTO(zoe_alloc(ctx, &t->data, zoe_wan_text_bytes(d, wan->bf16, rows).weights, 1,
-                       "cross-attention keys and values"));
+                        .dtype = wan_type(wan->bf16),
+                        .image_rows = image_rows};
+    const size_t layer = 2 * d->dim * zoe_dtype_bytes(t->dtype);
+    TRY_GOTO(prepare(ctx, &r, wan, t->rows, image_rows));
+    TRY_GOTO(
+        zoe_alloc(ctx, &t->data, d->layers, layer * t->rows, "cross-attention keys and values"));
     TRY_GOTO(fill(ctx, t, &r, wan, context, rows, probe));
+    if (image_rows > 0) {
+        TRY_GOTO(zoe_alloc(ctx, &t->image, d->layers, layer * image_rows,
+                           "cross-attention keys and values"));
+        TRY_GOTO(fill_image(ctx, t, &r, wan, image, probe));
+    }
 done:
     zoe_arena_free(&r.arena);
     if (status != ZOE_OK)
@@ -135,10 +202,17 @@ done:
     return status;
 }
 
+zoe_status zoe_wan_text_new(zoe_context *ctx, zoe_wan_text **text, const zoe_wan *wan,
+                            const float *context, size_t rows, const zoe_probe *probe)
+{
+    return zoe_wan_text_new_with_image(ctx, text, wan, context, rows, NULL, 0, probe);
+}
+
 void zoe_wan_text_free(zoe_wan_text *text)
 {
     if (!text)
         return;
     zoe_free(text->data);
+    zoe_free(text->image);
     zoe_free(text);
 }

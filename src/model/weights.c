@@ -21,7 +21,7 @@ static zoe_status find(zoe_context *ctx, const zoe_store *store, zoe_tensor *t, 
         return zoe_fail(ctx, ZOE_MISSING, "%s: tensor %s is not there", zoe_store_path(store),
                         full);
     if (!zoe_dtype_is_float(t->dtype) || t->dtype == ZOE_F64)
-        return zoe_fail(ctx, ZOE_UNSUPPORTED, "%s: tensor %s is %s; f32, f16, bf16 or f8 is wanted",
+        return zoe_fail(ctx, ZOE_UNSUPPORTED, "%s: tensor %s is %s; a float type up to f32 is wanted",
                         zoe_store_path(store), full, zoe_dtype_name(t->dtype));
     return ZOE_OK;
 }
@@ -63,10 +63,9 @@ zoe_status zoe_vector(zoe_context *ctx, zoe_vectors *vectors, const zoe_store *s
     }
     vectors->bytes += n * sizeof(float);
     *values = p;
-    for (size_t i = 0; i < n; i++) {
-        const float value = zoe_load_f32(t.data, t.dtype, i);
-        (*values)[i] = vectors->round ? zoe_bf16_round(value) : value;
-    }
+    zoe_tensor_widen(*values, t, 0, n);
+    for (size_t i = 0; i < n && vectors->round; i++)
+        (*values)[i] = zoe_bf16_round((*values)[i]);
     return ZOE_OK;
 }
 
@@ -96,27 +95,33 @@ zoe_status zoe_matrix(zoe_context *ctx, const zoe_store *store, zoe_tensor *matr
                         zoe_store_path(store), prefix, name,
                         zoe_tensor_describe(shape, sizeof shape, t), wanted[0], wanted[1]);
     }
+    if (columns && width % zoe_block_elements(t.dtype))
+        return zoe_fail(ctx, ZOE_UNSUPPORTED,
+                        "%s: tensor %s%s is %s, but its rows of %zu elements are no whole blocks of "
+                        "%zu, which products need",
+                        zoe_store_path(store), prefix, name, zoe_dtype_name(t.dtype), width,
+                        zoe_block_elements(t.dtype));
     *matrix = zoe_tensor_2d(t.data, t.dtype, t.shape[0], width);
+    matrix->scaling = t.scaling;
     return ZOE_OK;
 }
 
-/* Splits "blocks.N.rest"; false if the name has another form. */
-static bool split_block(const char *name, size_t *block, const char **rest)
+bool zoe_name_split(const char *name, const char *prefix, size_t *number, const char **rest)
 {
-    static const char prefix[] = "blocks.";
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0)
+    const size_t length = strlen(prefix);
+    if (strncmp(name, prefix, length) != 0)
         return false;
-    const char *p = name + sizeof prefix - 1;
+    const char *p = name + length;
     size_t n = 0;
     for (; *p >= '0' && *p <= '9'; p++) {
         n = 10 * n + (size_t)(*p - '0');
         if (n > 1u << 20)
             return false;
     }
-    const size_t digits = (size_t)(p - name) - (sizeof prefix - 1);
-    if (digits == 0 || *p != '.' || (digits > 1 && name[sizeof prefix - 1] == '0'))
+    const size_t digits = (size_t)(p - name) - length;
+    if (digits == 0 || *p != '.' || (digits > 1 && name[length] == '0'))
         return false;
-    *block = n;
+    *number = n;
     *rest = p + 1;
     return true;
 }
@@ -127,7 +132,7 @@ size_t zoe_count_blocks(const zoe_store *store)
     for (size_t i = 0; i < zoe_store_count(store); i++) {
         size_t block;
         const char *rest;
-        if (split_block(zoe_store_name(store, i), &block, &rest))
+        if (zoe_name_split(zoe_store_name(store, i), "blocks.", &block, &rest))
             count = zoe_max(count, block + 1);
     }
     return count;
@@ -145,24 +150,29 @@ static bool is_one_of(const char *name, const char *const *names, size_t count)
 static const char *meaning_of(const char *name)
 {
     if (strstr(name, "scale") || strstr(name, "comfy_quant") || strstr(name, "scaled_fp8"))
-        return "weights with separate scales (scaled fp8, int8) are not supported";
+        return "weights with separate scales of this kind (nvfp4, int8) are not supported";
     if (strstr(name, "lora") || strstr(name, ".alpha") || strstr(name, ".diff"))
-        return "LoRA is not supported";
+        return "this is of a LoRA, which is given beside a model and not as one";
     return "it does not belong to this kind of model";
+}
+
+bool zoe_name_is_known(const zoe_names_known *known, const char *name, size_t blocks)
+{
+    size_t block;
+    const char *rest;
+    if (zoe_name_split(name, "blocks.", &block, &rest))
+        return block < blocks && is_one_of(rest, known->block, known->block_count);
+    return is_one_of(name, known->top, known->top_count);
 }
 
 zoe_status zoe_refuse_unknown(zoe_context *ctx, const zoe_store *store,
                               const zoe_names_known *known, size_t blocks)
 {
     for (size_t i = 0; i < zoe_store_count(store); i++) {
-        const char *name = zoe_store_name(store, i), *rest;
-        size_t block;
-        const bool inside = split_block(name, &block, &rest);
-        if (inside ? block < blocks && is_one_of(rest, known->block, known->block_count)
-                   : is_one_of(name, known->top, known->top_count))
-            continue;
-        return zoe_fail(ctx, ZOE_UNSUPPORTED, "%s: has a tensor %s: %s", zoe_store_file(store, i),
-                        name, meaning_of(name));
+        const char *name = zoe_store_name(store, i);
+        if (!zoe_name_is_known(known, name, blocks))
+            return zoe_fail(ctx, ZOE_UNSUPPORTED, "%s: has a tensor %s: %s",
+                            zoe_store_file(store, i), name, meaning_of(name));
     }
     return ZOE_OK;
 }

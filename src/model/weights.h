@@ -25,7 +25,8 @@ zoe_status zoe_vector(zoe_context *ctx, zoe_vectors *vectors, const zoe_store *s
 void zoe_vectors_free(zoe_vectors *vectors);
 
 /* The tensor prefix+name as [rows, columns] in its stored form; trailing axes of a convolution
- * count as columns. 0 fits any extent. */
+ * count as columns. 0 fits any extent. Of a block type, rows of a given width must be whole
+ * blocks. */
 zoe_status zoe_matrix(zoe_context *ctx, const zoe_store *store, zoe_tensor *matrix,
                       const char *prefix, const char *name, size_t rows, size_t columns);
 
@@ -38,7 +39,16 @@ typedef struct zoe_names_known {
     size_t top_count;
     const char *const *block;
     size_t block_count;
+    size_t optional; /* so many of the last ones at top level need not be there */
 } zoe_names_known;
+extern const zoe_names_known zoe_umt5_names;
+/* Those of the transformer that the store holds, with or without an image branch. */
+const zoe_names_known *zoe_wan_names(const zoe_store *store);
+
+/* Is it one of the names, in the first `blocks` blocks? */
+bool zoe_name_is_known(const zoe_names_known *known, const char *name, size_t blocks);
+/* Splits "PREFIX<N>.rest"; false if the name has another form. */
+bool zoe_name_split(const char *name, const char *prefix, size_t *number, const char **rest);
 
 /* Every tensor of the store must be one of the network's: what is left over (scales of quantised weights, LoRA, parts of
  * another network) would change the result if it were known. ZOE_UNSUPPORTED, naming the first. */

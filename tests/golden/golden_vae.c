@@ -7,7 +7,7 @@
 
 #include "model/model.h"
 
-static const double limit = 1e-5;
+static double limit = 1e-5; /* of the Wan 2.1 VAE */
 
 typedef struct run {
     golden *g;
@@ -141,6 +141,8 @@ int main(int argc, char **argv)
                                ZOE_NAMES_AS_STORED),
                 dir);
     golden_must(&g, zoe_vae_open(g.ctx, &vae, weights), dir);
+    if (zoe_vae_stride(vae) == 16)
+        limit = 2e-5;
 
     run r = {.g = &g, .layers = layers};
     const zoe_probe probe = {see, &r};
