@@ -90,8 +90,10 @@ typedef struct zoe_job_params {
 
     /* A folder that keeps the state of the run after every finished stage and step, so that a run
      * that was killed can go on: NULL for none. With resume the run goes on from what lies there,
-     * and begins anew if nothing does; what shapes the result must be as it was. Without resume the
-     * folder must hold no checkpoint. */
+     * and begins anew, with a warning, if nothing does; what shapes the result must be as it was, a
+     * negative seed takes the one of before. Without resume the folder must hold no checkpoint. The
+     * request is still to be given whole: zoe_record_read has that of a folder. See
+     * docs/RESUME.md. */
     const char *checkpoint;
     bool resume;
 
@@ -122,9 +124,10 @@ typedef struct zoe_record zoe_record;
  * a version whose notes this one does not know), ZOE_IO, ZOE_NOMEM. */
 zoe_status zoe_record_read(zoe_context *ctx, zoe_record **record, const char *path);
 void zoe_record_free(zoe_record *record); /* NULL is fine */
-/* The request. Of a video, paths are bare names (of the picture and of the model's folder) and
- * outputs are not given; of a checkpoint folder, paths are complete and outputs are those of the
- * run. */
+/* The request. Of a video, paths are bare names (of the picture and of the model's folder, without
+ * a '/'; NULL if they were not noted) and outputs are not given; of a checkpoint folder, paths are
+ * complete and outputs are those of the run. The seed is the one used; checkpoint and resume are
+ * not set. Numbers are within the ranges that zoe_job_new accepts. */
 const zoe_job_params *zoe_record_params(const zoe_record *record);
 /* The whole note as JSON text, as it was found. */
 const char *zoe_record_json(const zoe_record *record);
@@ -132,11 +135,14 @@ const char *zoe_record_json(const zoe_record *record);
 const char *zoe_record_image_digest(const zoe_record *record);
 
 /* Compares the job's picture and model with a record's: one ZOE_WARNING to the log for each that is
- * another one. After zoe_job_open. Errors: ZOE_NOMEM, ZOE_IO. */
-zoe_status zoe_record_compare(zoe_context *ctx, const zoe_record *record, const zoe_job *job);
+ * another one. Between zoe_job_open and zoe_job_run. Errors: ZOE_NOMEM, ZOE_FORMAT (a file of the
+ * model shrank), ZOE_CANCELLED. */
+zoe_status zoe_record_compare(zoe_context *ctx, const zoe_record *record, zoe_job *job);
 
-/* Checks what can be told from the request alone. Errors: ZOE_INVALID, ZOE_UNSUPPORTED (output
- * suffix), ZOE_IO (output cannot be written there), ZOE_NOMEM. */
+/* Checks what can be told from the request alone, and takes the checkpoint folder, which no other
+ * job can have at the same time. Errors: ZOE_INVALID (also: the checkpoint is that of another
+ * request), ZOE_UNSUPPORTED (output suffix), ZOE_IO (output or checkpoint cannot be written there,
+ * or the folder is taken), ZOE_FORMAT (the checkpoint is broken), ZOE_NOMEM. */
 zoe_status zoe_job_new(zoe_context *ctx, zoe_job **job, const zoe_job_params *params);
 
 /* What a run will be and take. Bytes of a phase are those held at once in it: mapped weights and
@@ -149,6 +155,7 @@ typedef struct zoe_plan {
     size_t prompt_tokens, negative_tokens;
     size_t high_steps, low_steps; /* steps of each expert */
     size_t passes;                /* transformer passes of the whole run */
+    size_t steps_done;            /* steps that the checkpoint has already */
     size_t bytes[ZOE_PHASE_COUNT];
     size_t peak;  /* the most of all phases, with what lives through all of them */
     int64_t seed; /* the one used */

@@ -2,6 +2,8 @@
 #ifndef ZOETROPE_H
 #define ZOETROPE_H
 
+#include "zoetrope/cache.h"
+#include "zoetrope/inspect.h"
 #include "zoetrope/job.h"
 #include "zoetrope/op.h"
 #include "zoetrope/solver.h"

@@ -2,7 +2,9 @@
  * first. */
 #include "job/job.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 typedef struct layout {
@@ -37,25 +39,110 @@ static bool path_exists(const char *path)
     return zoe_file_exists(path) || zoe_folder_exists(path);
 }
 
-static zoe_status find_layout(zoe_context *ctx, const layout **found, const char *model)
+/* Is there something called name in the folder? */
+static zoe_status holds(zoe_context *ctx, bool *found, const char *folder, const char *name)
 {
-    if (!zoe_folder_exists(model))
-        return zoe_fail(ctx, ZOE_MISSING, "%s: no such folder; a checkpoint folder is wanted",
-                        model);
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        char *mark;
-        TRY(zoe_path_join(ctx, &mark, model, layouts[i].mark));
-        const bool here = path_exists(mark);
-        zoe_free(mark);
-        if (here) {
+    char *path;
+    TRY(zoe_path_join(ctx, &path, folder, name));
+    *found = path_exists(path);
+    zoe_free(path);
+    return ZOE_OK;
+}
+
+/* The layout that the folder has, NULL if none. */
+static zoe_status layout_of(zoe_context *ctx, const layout **found, const char *folder)
+{
+    bool here = false;
+    *found = NULL;
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts && !here; i++) {
+        TRY(holds(ctx, &here, folder, layouts[i].mark));
+        if (here)
             *found = &layouts[i];
-            return ZOE_OK;
+    }
+    return ZOE_OK;
+}
+
+/* A folder in this one that is a checkpoint; NULL if there is none. Of several, the first by name,
+ * so that the sentence does not change from run to run. */
+static zoe_status checkpoint_in(zoe_context *ctx, char **path, const char *folder)
+{
+    DIR *d = opendir(folder);
+    zoe_status status = ZOE_OK;
+    *path = NULL;
+    for (const struct dirent *e; d && status == ZOE_OK && (e = readdir(d));) {
+        const layout *l = NULL;
+        char *inner;
+        if (e->d_name[0] == '.')
+            continue;
+        status = zoe_path_join(ctx, &inner, folder, e->d_name);
+        if (status != ZOE_OK)
+            break;
+        if (zoe_folder_exists(inner))
+            status = layout_of(ctx, &l, inner);
+        if (status == ZOE_OK && l && (!*path || strcmp(inner, *path) < 0)) {
+            zoe_free(*path);
+            *path = inner;
+        } else {
+            zoe_free(inner);
         }
+    }
+    if (d)
+        closedir(d);
+    return status;
+}
+
+/* Why a folder is no checkpoint, and which one might be meant. */
+static zoe_status explain_folder(zoe_context *ctx, const char *model)
+{
+    static const char *const others[] = {"config.json", "Wan2.1_VAE.pth", "Wan2.2_VAE.pth"};
+    const layout *l;
+    char *path;
+    TRY(zoe_path_join(ctx, &path, model, ".."));
+    zoe_status status = layout_of(ctx, &l, path);
+    zoe_free(path);
+    TRY(status);
+    if (l)
+        return zoe_fail(ctx, ZOE_MISSING,
+                        "%s: this is a part of a checkpoint; give the folder that it is in", model);
+    TRY(checkpoint_in(ctx, &path, model));
+    if (path) {
+        status =
+            zoe_fail(ctx, ZOE_MISSING, "%s: no checkpoint, but %s is one; give that", model, path);
+        zoe_free(path);
+        return status;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        bool here;
+        TRY(holds(ctx, &here, model, others[i]));
+        if (here)
+            return zoe_fail(ctx, ZOE_UNSUPPORTED,
+                            "%s: holds %s but no high_noise_model: a model with one transformer, "
+                            "such as Wan 2.1 or Wan2.2-TI2V-5B, which this version does not run; "
+                            "Wan2.2-I2V-A14B is wanted",
+                            model, others[i]);
     }
     return zoe_fail(ctx, ZOE_MISSING,
                     "%s: neither a checkpoint in the official layout (folders high_noise_model and "
-                    "low_noise_model) nor in that of diffusers (model_index.json)",
+                    "low_noise_model) nor in that of diffusers (model_index.json); give the folder "
+                    "into which Wan2.2-I2V-A14B was downloaded",
                     model);
+}
+
+static zoe_status find_layout(zoe_context *ctx, const layout **found, const char *model)
+{
+    if (zoe_file_exists(model))
+        return zoe_fail(
+            ctx, ZOE_MISSING,
+            "%s: this is a file; give the folder of the whole checkpoint, or name the file "
+            "as one of its parts",
+            model);
+    if (!zoe_folder_exists(model))
+        return zoe_fail(ctx, ZOE_MISSING,
+                        "%s: no such folder; the folder of a checkpoint is wanted, which has "
+                        "high_noise_model or model_index.json in it",
+                        model);
+    TRY(layout_of(ctx, found, model));
+    return *found ? ZOE_OK : explain_folder(ctx, model);
 }
 
 /* Why a path cannot be used, for a sentence. */
@@ -90,12 +177,14 @@ static zoe_status pick(zoe_context *ctx, char **path, const char *given, const c
         if (odd)
             return ZOE_IO;
     }
-    return zoe_fail(ctx, ZOE_MISSING, "%s: %s is not there: the %s of the %s layout", model,
-                    candidates[0], what, l->name);
+    return zoe_fail(
+        ctx, ZOE_MISSING,
+        "%s: %s is not there: the %s of the %s layout; download it into that folder, or "
+        "say where another one is",
+        model, candidates[0], what, l->name);
 }
 
-/* config.json in the expert's folder, or beside its file. */
-static zoe_status find_config(zoe_context *ctx, char **config, const char *expert)
+zoe_status zoe_config_locate(zoe_context *ctx, char **config, const char *expert)
 {
     char *folder, *path;
     TRY(zoe_strdup(ctx, &folder, expert));
@@ -115,30 +204,100 @@ static zoe_status find_config(zoe_context *ctx, char **config, const char *exper
     return ZOE_OK;
 }
 
+/* Does the name of the file, or of the folder that it is in, hold this word of ASCII letters? */
+static bool name_holds(const char *path, const char *word)
+{
+    const char *from = path + strlen(path);
+    for (int slashes = 0; from > path && (slashes += from[-1] == '/') < 2;)
+        from--;
+    for (const size_t n = strlen(word); *from; from++)
+        if (strncasecmp(from, word, n) == 0)
+            return true;
+    return false;
+}
+
+/* Nothing inside the files of a checkpoint says which expert they are: swapped ones give a worse
+ * video, and no error. The names may tell. */
+static void note_experts(zoe_context *ctx, const zoe_parts *parts)
+{
+    const char *high = parts->expert[ZOE_HIGH_NOISE], *low = parts->expert[ZOE_LOW_NOISE];
+    if (strcmp(high, low) == 0)
+        zoe_log(ctx, ZOE_WARNING, "%s is given for both experts; they are two files", high);
+    else if (name_holds(high, "low") && !name_holds(high, "high") && name_holds(low, "high") &&
+             !name_holds(low, "low"))
+        zoe_log(ctx, ZOE_WARNING,
+                "the experts seem to be swapped: by their names, %s, taken for the high-noise one, "
+                "is the low-noise one, and %s the other",
+                high, low);
+    else
+        zoe_log(ctx, ZOE_INFO,
+                "the high-noise expert is %s, the low-noise expert %s; nothing in such files says "
+                "which is which, so it is taken as given",
+                high, low);
+}
+
+static zoe_status pick_role(zoe_context *ctx, char **path, const char *given, const char *model,
+                            const layout *l, zoe_role role)
+{
+    const struct {
+        const char *const *candidates;
+        size_t n;
+        const char *name;
+    } rows[ZOE_ROLES] = {
+        [ZOE_ROLE_HIGH] = {&l->expert[ZOE_HIGH_NOISE], 1, "high-noise transformer"},
+        [ZOE_ROLE_LOW] = {&l->expert[ZOE_LOW_NOISE], 1, "low-noise transformer"},
+        [ZOE_ROLE_VAE] = {l->vae, 3, "VAE"},
+        [ZOE_ROLE_TEXT] = {l->text_encoder, 3, "text encoder"},
+        [ZOE_ROLE_TOKENIZER] = {l->tokenizer, 2, "tokenizer"},
+    };
+    return pick(ctx, path, given, model, l, rows[role].candidates, rows[role].n, rows[role].name);
+}
+
 static zoe_status locate(zoe_context *ctx, zoe_parts *parts, const zoe_job_params *p)
 {
     const layout *l = &layouts[0];
-    const char *const given[ZOE_EXPERTS] = {
-        [ZOE_LOW_NOISE] = p->low_noise, [ZOE_HIGH_NOISE] = p->high_noise};
-    const char *const names[ZOE_EXPERTS] = {
-        [ZOE_LOW_NOISE] = "low-noise transformer", [ZOE_HIGH_NOISE] = "high-noise transformer"};
+    const struct {
+        char **path;
+        const char *given;
+    } rows[ZOE_ROLES] = {
+        [ZOE_ROLE_HIGH] = {&parts->expert[ZOE_HIGH_NOISE], p->high_noise},
+        [ZOE_ROLE_LOW] = {&parts->expert[ZOE_LOW_NOISE], p->low_noise},
+        [ZOE_ROLE_VAE] = {&parts->vae, p->vae},
+        [ZOE_ROLE_TEXT] = {&parts->text_encoder, p->text_encoder},
+        [ZOE_ROLE_TOKENIZER] = {&parts->tokenizer, p->tokenizer},
+    };
     if (p->model)
         TRY(find_layout(ctx, &l, p->model));
-    for (size_t e = 0; e < ZOE_EXPERTS; e++) {
-        TRY(pick(ctx, &parts->expert[e], given[e], p->model, l, &l->expert[e], 1, names[e]));
-        TRY(find_config(ctx, &parts->expert_config[e], parts->expert[e]));
-    }
-    TRY(pick(ctx, &parts->vae, p->vae, p->model, l, l->vae, 3, "VAE"));
-    TRY(pick(ctx, &parts->text_encoder, p->text_encoder, p->model, l, l->text_encoder, 3,
-             "text encoder"));
-    return pick(ctx, &parts->tokenizer, p->tokenizer, p->model, l, l->tokenizer, 2, "tokenizer");
+    for (zoe_role role = 0; role < ZOE_ROLES; role++)
+        TRY(pick_role(ctx, rows[role].path, rows[role].given, p->model, l, role));
+    for (size_t e = 0; e < ZOE_EXPERTS; e++)
+        TRY(zoe_config_locate(ctx, &parts->expert_config[e], parts->expert[e]));
+    return ZOE_OK;
+}
+
+zoe_status zoe_layout_find(zoe_context *ctx, const char **name, const char *folder)
+{
+    const layout *l;
+    TRY(layout_of(ctx, &l, folder));
+    *name = l ? l->name : NULL;
+    return ZOE_OK;
+}
+
+zoe_status zoe_role_locate(zoe_context *ctx, char **path, const char *folder, zoe_role role)
+{
+    const layout *l;
+    *path = NULL;
+    TRY(find_layout(ctx, &l, folder));
+    return pick_role(ctx, path, NULL, folder, l, role);
 }
 
 zoe_status zoe_parts_locate(zoe_context *ctx, zoe_parts *parts, const zoe_job_params *params)
 {
     *parts = (zoe_parts){0};
     const zoe_status status = locate(ctx, parts, params);
-    if (status != ZOE_OK)
+    if (status == ZOE_OK)
+        note_experts(ctx, parts);
+    else
         zoe_parts_free(parts);
     return status;
 }

@@ -1,12 +1,8 @@
 /* What a run will be: headers, picture, tokens and sizes are looked at, nothing heavy is loaded. */
-#define _GNU_SOURCE
 #include "job/job.h"
 
-#include <sys/random.h>
-
-enum {
-    PROGRAM_BYTES = 64 << 20 /* the program itself with its libraries, and small things */
-};
+#include <errno.h>
+#include <unistd.h>
 
 static zoe_status open_expert(zoe_context *ctx, zoe_job *job, zoe_expert expert)
 {
@@ -23,17 +19,28 @@ done:
     return status;
 }
 
-static zoe_status check_expert(zoe_context *ctx, const zoe_job *job, zoe_expert expert)
+zoe_status zoe_expert_check(zoe_context *ctx, const zoe_wan_dims *d, const char *path)
 {
-    const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[expert]);
-    const zoe_wan_dims *other = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
-    const char *path = zoe_store_path(job->expert_store[expert]);
+    if (d->image_dim > 0)
+        return zoe_fail(ctx, ZOE_UNSUPPORTED,
+                        "%s: this is a Wan 2.1 image-to-video model with a CLIP image branch (it has "
+                        "img_emb.proj.0.bias), which is not supported yet: take Wan 2.2 I2V-A14B",
+                        path);
     if (d->in_dim != 2 * d->out_dim + ZOE_MASK_CHANNELS)
         return zoe_fail(ctx, ZOE_UNSUPPORTED,
                         "%s: takes %zu channels and gives %zu; image-to-video of the Wan 2.2 A14B "
                         "kind takes 2 x %zu + %d%s",
                         path, d->in_dim, d->out_dim, d->out_dim, (int)ZOE_MASK_CHANNELS,
                         d->in_dim == d->out_dim ? ": this is a text-to-video model" : "");
+    return ZOE_OK;
+}
+
+static zoe_status check_expert(zoe_context *ctx, const zoe_job *job, zoe_expert expert)
+{
+    const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[expert]);
+    const zoe_wan_dims *other = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
+    const char *path = zoe_store_path(job->expert_store[expert]);
+    TRY(zoe_expert_check(ctx, d, path));
     if (d->text_dim != zoe_umt5_dim(job->umt5))
         return zoe_fail(
             ctx, ZOE_FORMAT, "%s: takes a text context of width %zu, the text encoder %s gives %zu",
@@ -69,8 +76,9 @@ static zoe_status tokenize(zoe_context *ctx, zoe_job *job, const zoe_tokenizer *
                                   limit, clean));
     if (full > limit)
         zoe_log(ctx, given ? ZOE_WARNING : ZOE_INFO,
-                "the %s has %zu tokens; the model takes %zu, the rest is left out", what, full,
-                limit);
+                "the %s has %zu tokens; the model takes %zu, the rest is left out: say what matters "
+                "first, or shorten it",
+                what, full, limit);
     for (size_t i = 0; i < job->id_count[branch]; i++)
         if (job->ids[branch][i] < 0 || (size_t)job->ids[branch][i] >= zoe_umt5_vocab(job->umt5)) {
             status = zoe_fail(ctx, ZOE_FORMAT,
@@ -103,25 +111,49 @@ done:
     return status;
 }
 
-/* The picture at the video's size, [H, W, 3]. */
-static zoe_status prepare_picture(zoe_context *ctx, zoe_job *job, const zoe_picture *picture)
+zoe_status zoe_picture_to_frame(zoe_context *ctx, float **frame, size_t H, size_t W,
+                                const zoe_picture *picture)
 {
-    const size_t H = job->plan.height, W = job->plan.width;
     const size_t pixels = picture->width * picture->height;
     void *p, *planes = NULL, *resized = NULL;
     zoe_status status;
     TRY_GOTO(zoe_alloc(ctx, &planes, 3 * pixels, sizeof(float), "picture"));
     TRY_GOTO(zoe_alloc(ctx, &resized, 3 * H * W, sizeof(float), "picture"));
     TRY_GOTO(zoe_alloc(ctx, &p, 3 * H * W, sizeof(float), "picture"));
-    job->picture = p;
+    *frame = p;
     zoe_picture_to_planes(planes, picture);
     TRY_GOTO(zoe_resize_bicubic(ctx, resized, H, W, planes, 3, picture->height, picture->width));
     for (size_t i = 0; i < H * W; i++)
         for (size_t c = 0; c < 3; c++)
-            job->picture[3 * i + c] = ((const float *)resized)[c * H * W + i];
+            (*frame)[3 * i + c] = ((const float *)resized)[c * H * W + i];
 done:
     zoe_free(planes);
     zoe_free(resized);
+    return status;
+}
+
+/* Read once, for the digest too: it may come through a pipe. */
+static zoe_status decode_picture(zoe_context *ctx, zoe_job *job, zoe_picture *picture)
+{
+    enum { PICTURE_BYTES = 1 << 30 };
+    const char *path = job->params.image;
+    char *file;
+    size_t size;
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return zoe_fail(ctx, ZOE_MISSING,
+                        "%s: no such file; a picture is wanted there: check its name and the "
+                        "current folder",
+                        path);
+    if (zoe_folder_exists(path))
+        return zoe_fail(ctx, ZOE_IO, "%s: this is a folder; give the file of one picture", path);
+    TRY(zoe_file_read(ctx, &file, &size, path, PICTURE_BYTES));
+    zoe_status status = zoe_digest_of(ctx, job->sources.image, file, size);
+    if (status == ZOE_OK) {
+        status = zoe_picture_decode(ctx, picture, file, size, job->params.keep_orientation);
+        if (status != ZOE_OK)
+            zoe_fail_in(ctx, "%s", path);
+    }
+    zoe_free(file);
     return status;
 }
 
@@ -129,8 +161,8 @@ static zoe_status read_picture(zoe_context *ctx, zoe_job *job)
 {
     zoe_plan *plan = &job->plan;
     zoe_picture picture;
-    TRY(zoe_picture_read(ctx, &picture, job->params.image, job->params.keep_orientation));
     zoe_status status;
+    TRY(decode_picture(ctx, job, &picture));
     if (picture.had_alpha)
         zoe_log(ctx, ZOE_WARNING, "%s: transparency is ignored", job->params.image);
     plan->picture_width = picture.width;
@@ -146,100 +178,23 @@ static zoe_status read_picture(zoe_context *ctx, zoe_job *job)
     plan->latent_height = plan->height / 8;
     plan->latent_width = plan->width / 8;
     plan->tokens = plan->latent_frames * (plan->latent_height / 2) * (plan->latent_width / 2);
-    TRY_GOTO(prepare_picture(ctx, job, &picture));
+    TRY_GOTO(zoe_picture_to_frame(ctx, &job->picture, plan->height, plan->width, &picture));
 done:
     zoe_picture_free(&picture);
     return status;
 }
 
-static void plan_steps(zoe_job *job)
+static zoe_status probe_outputs(zoe_context *ctx, const zoe_job *job)
 {
-    zoe_plan *plan = &job->plan;
-    for (size_t i = 0; i < job->schedule.steps; i++) {
-        const bool high =
-            zoe_expert_of(job->schedule.timestep[i], job->params.boundary) == ZOE_HIGH_NOISE;
-        const double scale = high ? job->params.guide_high : job->params.guide_low;
-        plan->high_steps += high;
-        plan->low_steps += !high;
-        plan->passes += scale == 1.0 ? 1 : 2;
-    }
-}
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Bytes held at once in each phase. */
-static zoe_status plan_bytes(zoe_context *ctx, zoe_job *job)
-{
-    zoe_plan *plan = &job->plan;
-    const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
-    const size_t f = plan->latent_frames, h = plan->latent_height, w = plan->latent_width;
-    const size_t cells = f * h * w, pixels = plan->height * plan->width;
-    const bool bf16 = job->params.bf16;
-    zoe_vae *vae;
-    TRY(zoe_vae_open(ctx, &vae, job->vae_store));
-    if (zoe_vae_channels(vae) != d->out_dim) {
-        const zoe_status status =
-            zoe_fail(ctx, ZOE_FORMAT, "%s: %zu latent channels, the transformer %s makes %zu",
-                     zoe_store_path(job->vae_store), zoe_vae_channels(vae),
-                     zoe_store_path(job->expert_store[ZOE_HIGH_NOISE]), d->out_dim);
-        zoe_vae_close(vae);
-        return status;
-    }
-    const size_t vae_weights = zoe_vae_weight_bytes(vae) + zoe_store_bytes(job->vae_store);
-    const size_t encode = zoe_vae_encode_bytes(ctx, vae, plan->height, plan->width);
-    const size_t decode = zoe_vae_decode_bytes(ctx, vae, h, w);
-    zoe_vae_close(vae);
-    zoe_store_drop(job->vae_store);
-
-    const size_t condition = cells * (d->in_dim - d->out_dim) * sizeof(float);
-    const size_t latents = cells * d->out_dim * sizeof(float);
-    const size_t contexts =
-        (plan->prompt_tokens + plan->negative_tokens) * d->text_dim * sizeof(float);
-    size_t fixed = PROGRAM_BYTES + condition + 4 * latents + contexts + 3 * pixels * sizeof(float);
-    for (size_t e = 0; e < ZOE_EXPERTS; e++)
-        fixed += zoe_wan_weight_bytes(job->wan[e]);
-
-    const size_t tokens = larger(plan->prompt_tokens, plan->negative_tokens);
-    plan->bytes[ZOE_PHASE_TEXT] =
-        zoe_store_bytes(job->text_store) + zoe_umt5_work_bytes(ctx, job->umt5, tokens);
-    plan->bytes[ZOE_PHASE_ENCODE] = vae_weights + encode;
-    size_t texts = 0, making = 0;
-    const size_t rows[ZOE_BRANCHES] = {plan->prompt_tokens, plan->negative_tokens};
-    for (size_t b = 0; b < ZOE_BRANCHES; b++) {
-        const zoe_bytes bytes = zoe_wan_text_bytes(d, bf16, rows[b]);
-        texts += bytes.weights;
-        making = larger(making, bytes.work);
-    }
-    plan->bytes[ZOE_PHASE_STEPS] = larger(zoe_store_bytes(job->expert_store[ZOE_HIGH_NOISE]),
-                                          zoe_store_bytes(job->expert_store[ZOE_LOW_NOISE])) +
-                                   texts + making + zoe_wan_work_bytes(ctx, d, bf16, f, h, w) +
-                                   zoe_solver_bytes(job->params.solver, cells * d->out_dim);
-    plan->bytes[ZOE_PHASE_DECODE] = vae_weights + decode + 8 * pixels * 3;
-    for (size_t i = 0; i < ZOE_PHASE_COUNT; i++) {
-        plan->bytes[i] += fixed;
-        plan->peak = larger(plan->peak, plan->bytes[i]);
-    }
-    return ZOE_OK;
-}
-
-static zoe_status choose_seed(zoe_context *ctx, zoe_job *job)
-{
-    uint32_t random;
-    job->plan.seed = job->params.seed;
-    if (job->params.seed >= 0)
-        return ZOE_OK;
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        return zoe_fail(ctx, ZOE_IO, "no random seed from the system: give one");
-    job->plan.seed = random;
-    return ZOE_OK;
+    zoe_checkpoint_name_parts(ctx, job, true);
+    const zoe_status status =
+        zoe_outputs_probe(ctx, &job->params, job->plan.width, job->plan.height);
+    zoe_checkpoint_name_parts(ctx, job, false);
+    return status;
 }
 
 zoe_status zoe_job_open(zoe_context *ctx, zoe_job *job)
 {
-    TRY(choose_seed(ctx, job));
     TRY(zoe_parts_locate(ctx, &job->parts, &job->params));
     TRY(zoe_store_open(ctx, &job->text_store, job->parts.text_encoder, ZOE_NAMES_UMT5));
     TRY(zoe_umt5_open(ctx, &job->umt5, job->text_store, job->params.bf16));
@@ -249,15 +204,12 @@ zoe_status zoe_job_open(zoe_context *ctx, zoe_job *job)
     TRY(check_expert(ctx, job, ZOE_HIGH_NOISE));
     TRY(check_expert(ctx, job, ZOE_LOW_NOISE));
     TRY(read_picture(ctx, job));
-    TRY(zoe_outputs_probe(ctx, &job->params, job->plan.width, job->plan.height));
+    TRY(probe_outputs(ctx, job));
     TRY(read_prompts(ctx, job));
-    plan_steps(job);
+    zoe_plan_steps(job);
+    TRY(zoe_checkpoint_load(ctx, job));
     TRY(zoe_job_describe(ctx, job));
-    TRY(plan_bytes(ctx, job));
-    if (job->plan.peak > zoe_memory_bytes())
-        zoe_log(ctx, ZOE_WARNING,
-                "the run takes %zu MiB at its peak, this machine has %zu MiB: weights will be read "
-                "from the disk again and again, or memory will run out",
-                job->plan.peak >> 20, zoe_memory_bytes() >> 20);
-    return ZOE_OK;
+    TRY(zoe_plan_bytes(ctx, job));
+    TRY(zoe_preview_open(ctx, job));
+    return zoe_space_check(ctx, job);
 }

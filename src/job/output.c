@@ -1,80 +1,12 @@
-/* Where frames and latents go, and what is noted in them about how they were made. */
+/* Where frames and latents go. */
 #include "job/job.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#ifndef ZOE_VERSION
-#define ZOE_VERSION "unknown"
-#endif
-
-static const char *solver_name(zoe_solver_kind kind)
-{
-    static const char *const names[] = {
-        [ZOE_SOLVER_UNIPC] = "unipc", [ZOE_SOLVER_DPMPP] = "dpm++", [ZOE_SOLVER_EULER] = "euler"};
-    return names[kind];
-}
-
-/* A path's last part that says something: never a folder of the user's machine. */
-static const char *bare_name(const char *path)
-{
-    return path ? zoe_path_name(path) : "";
-}
-
-static zoe_status make_json(zoe_context *ctx, char **text, const zoe_job *job)
-{
-    const zoe_job_params *p = &job->params;
-    const zoe_plan *plan = &job->plan;
-    json_t *o = json_pack(
-        "{s:s, s:s, s:s%, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:[f, f], "
-        "s:f, s:s, s:[i, i]}",
-        "program", "zoetrope", "version", ZOE_VERSION, "prompt", p->prompt, strlen(p->prompt),
-        "negative_prompt", p->negative_prompt && *p->negative_prompt ? p->negative_prompt : "",
-        "image", bare_name(p->image), "seed", (json_int_t)plan->seed, "width",
-        (json_int_t)plan->width, "height", (json_int_t)plan->height, "area",
-        (json_int_t)(p->width * p->height), "frames", (json_int_t)plan->frames, "steps",
-        (json_int_t)p->steps, "solver", solver_name(p->solver), "shift", p->shift,
-        "guide_scale_low_high", p->guide_low, p->guide_high, "boundary", p->boundary, "dtype",
-        p->bf16 ? "bf16" : "f32", "frame_rate", p->fps_num, p->fps_den);
-    char *dump = o ? json_dumps(o, JSON_COMPACT) : NULL;
-    json_decref(o);
-    *text = NULL;
-    if (!dump) /* a prompt that is no UTF-8 cannot stand in JSON */
-        return zoe_fail(ctx, ZOE_INVALID,
-                        "the prompt is no UTF-8 text: it cannot be noted in the "
-                        "video; mend it, or leave metadata out");
-    const zoe_status status = zoe_strdup(ctx, text, dump);
-    free(dump);
-    return status;
-}
-
-static zoe_status make_comment(zoe_context *ctx, char **text, const zoe_job *job)
-{
-    const zoe_job_params *p = &job->params;
-    return zoe_strf(
-        ctx, text,
-        "%s\nNegative prompt: %s\nSteps: %zu, Solver: %s, Shift: %g, Guide scale: %g,%g, "
-        "Boundary: %g, Seed: %lld, Size: %zux%zu, Frames: %zu, Type: %s, Version: "
-        "zoetrope %s",
-        p->prompt, p->negative_prompt && *p->negative_prompt ? p->negative_prompt : "(official)",
-        p->steps, solver_name(p->solver), p->shift, p->guide_low, p->guide_high, p->boundary,
-        (long long)job->plan.seed, job->plan.width, job->plan.height, job->plan.frames,
-        p->bf16 ? "bf16" : "f32", ZOE_VERSION);
-}
-
-zoe_status zoe_job_describe(zoe_context *ctx, zoe_job *job)
-{
-    if (job->params.no_metadata)
-        return ZOE_OK;
-    TRY(make_comment(ctx, &job->comment, job));
-    return make_json(ctx, &job->json, job);
-}
 
 static zoe_video_options video_options(const zoe_job_params *p, size_t width, size_t height)
 {
@@ -84,23 +16,23 @@ static zoe_video_options video_options(const zoe_job_params *p, size_t width, si
 
 /* ---- names of frames ---- */
 
-static const char frame_format[] = "frame_%05zu.png";
+typedef struct frame_name {
+    char text[40];
+} frame_name;
 
-static zoe_status png_path(zoe_context *ctx, char **path, const char *folder, size_t index)
+static frame_name name_frame(size_t index)
 {
-    char name[40];
-    snprintf(name, sizeof name, frame_format, index);
-    return zoe_path_join(ctx, path, folder, name);
+    frame_name name;
+    snprintf(name.text, sizeof name.text, "frame_%05zu.png", index);
+    return name;
 }
 
 size_t zoe_frame_number(const char *name)
 {
-    char again[40];
     size_t number;
     if (sscanf(name, "frame_%8zu.png", &number) != 1)
         return SIZE_MAX;
-    snprintf(again, sizeof again, frame_format, number);
-    return strcmp(name, again) == 0 ? number : SIZE_MAX;
+    return strcmp(name, name_frame(number).text) == 0 ? number : SIZE_MAX;
 }
 
 /* Frames of an earlier, longer run would look like a part of this clip. */
@@ -148,14 +80,25 @@ static zoe_status probe_folder(zoe_context *ctx, const char *folder, size_t fram
     char *part = NULL;
     TRY(zoe_folder_make(ctx, folder));
     zoe_status status = zoe_folder_make_part(ctx, &part, folder);
-    if (status == ZOE_OK)
+    if (status == ZOE_OK) {
         rmdir(part);
+        zoe_folder_forget(part);
+    }
     zoe_free(part);
     if (status == ZOE_OK)
         status = check_frame_places(ctx, folder, frames);
     if (made)
         rmdir(folder);
     return status;
+}
+
+static zoe_status probe_preview(zoe_context *ctx, const char *path)
+{
+    if (zoe_video_kind_of(path) != ZOE_VIDEO_PNG)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "%s: the preview is a PNG picture; a name that ends in .png is wanted",
+                        path);
+    return zoe_output_probe(ctx, path);
 }
 
 zoe_status zoe_outputs_probe(zoe_context *ctx, const zoe_job_params *params, size_t width,
@@ -171,6 +114,8 @@ zoe_status zoe_outputs_probe(zoe_context *ctx, const zoe_job_params *params, siz
                             params->out, params->frames);
         TRY(zoe_video_probe(ctx, params->out, &options));
     }
+    if (params->preview)
+        TRY(probe_preview(ctx, params->preview));
     if (params->frames_out)
         TRY(probe_folder(ctx, params->frames_out, params->frames));
     if (params->latents_out)
@@ -197,6 +142,8 @@ zoe_status zoe_output_frames_open(zoe_context *ctx, zoe_output_frames *out, cons
     out->rgb = p;
     if (job->params.frames_out) {
         const bool there = zoe_folder_exists(job->params.frames_out);
+        if (!there)
+            zoe_folder_remember(job->params.frames_out, false);
         TRY_GOTO(zoe_folder_make(ctx, job->params.frames_out));
         out->made_folder = !there;
         TRY_GOTO(zoe_folder_make_part(ctx, &out->part, job->params.frames_out));
@@ -230,7 +177,7 @@ static zoe_status write_png(zoe_output_frames *out, size_t index)
     const zoe_picture picture = {
         .width = out->job->plan.width, .height = out->job->plan.height, .rgb = out->rgb};
     char *path;
-    TRY(png_path(out->ctx, &path, out->part, index));
+    TRY(zoe_path_join(out->ctx, &path, out->part, name_frame(index).text));
     out->pngs = index + 1;
     const zoe_status status = zoe_picture_write_png(
         out->ctx, path, &picture, (const char *const(*)[2])out->metadata, out->n_meta);
@@ -255,29 +202,38 @@ zoe_status zoe_output_frames_write(zoe_output_frames *out, const float *frames, 
     return ZOE_OK;
 }
 
-static zoe_status move_png(zoe_output_frames *out, size_t index)
+/* The folder, for calls that take names in it: these need no memory, which may be out when files are
+ * moved or removed. */
+static int open_folder(const char *path)
 {
-    char *from = NULL, *to = NULL;
-    zoe_status status;
-    TRY_GOTO(png_path(out->ctx, &from, out->part, index));
-    TRY_GOTO(png_path(out->ctx, &to, out->job->params.frames_out, index));
-    if (rename(from, to) != 0)
-        status = zoe_fail(out->ctx, ZOE_IO,
-                          "%s: cannot rename to %s: %s; the clip is whole: what could not be moved "
-                          "stays in %s",
-                          from, to, strerror(errno), out->part);
-done:
-    zoe_free(from);
-    zoe_free(to);
+    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static zoe_status rename_pngs(zoe_output_frames *out)
+{
+    zoe_status status = ZOE_OK;
+    const char *to_path = out->job->params.frames_out;
+    const int from = open_folder(out->part), to = open_folder(to_path);
+    for (size_t i = 0; i < out->pngs && status == ZOE_OK; i++) {
+        const frame_name name = name_frame(i);
+        if (renameat(from, name.text, to, name.text) != 0)
+            status = zoe_fail(out->ctx, ZOE_IO,
+                              "%s/%s: cannot rename to %s/%s: %s; the clip is whole: what could "
+                              "not be moved stays in %s",
+                              out->part, name.text, to_path, name.text, strerror(errno), out->part);
+    }
+    if (from >= 0)
+        close(from);
+    if (to >= 0)
+        close(to);
     return status;
 }
 
 /* From here on nothing is taken back: frames that were moved have replaced older ones. */
 static zoe_status move_pngs(zoe_output_frames *out)
 {
-    zoe_status status = ZOE_OK;
-    for (size_t i = 0; i < out->pngs && status == ZOE_OK; i++)
-        status = move_png(out, i);
+    zoe_folder_forget(out->part);
+    const zoe_status status = rename_pngs(out);
     rmdir(out->part); /* if it is empty */
     zoe_free(out->part);
     out->part = NULL;
@@ -299,13 +255,11 @@ zoe_status zoe_output_frames_close(zoe_output_frames *out)
 /* What was written of a clip that did not become whole. */
 static void remove_pngs(const zoe_output_frames *out)
 {
-    for (size_t i = 0; i < out->pngs; i++) {
-        char *path;
-        if (png_path(out->ctx, &path, out->part, i) != ZOE_OK)
-            break;
-        unlink(path);
-        zoe_free(path);
-    }
+    const int folder = open_folder(out->part);
+    for (size_t i = 0; i < out->pngs && folder >= 0; i++)
+        unlinkat(folder, name_frame(i).text, 0);
+    if (folder >= 0)
+        close(folder);
     rmdir(out->part);
 }
 
@@ -314,10 +268,13 @@ void zoe_output_frames_free(zoe_output_frames *out)
     zoe_video_abort(out->video);
     if (out->part) {
         remove_pngs(out);
+        zoe_folder_forget(out->part);
         zoe_free(out->part);
     }
     if (out->made_folder)
         rmdir(out->job->params.frames_out); /* if it is empty: the clip did not become whole */
+    if (out->job && out->job->params.frames_out)
+        zoe_folder_forget(out->job->params.frames_out);
     zoe_free(out->rgb);
     *out = (zoe_output_frames){0};
 }

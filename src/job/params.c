@@ -1,5 +1,8 @@
 /* What may be asked: defaults, and what can be told from the request alone. */
+#define _GNU_SOURCE
 #include "job/job.h"
+
+#include <sys/random.h>
 
 const char zoe_default_negative_prompt[] =
     "色调艳丽，过曝，静态，细节模糊不清，字幕，风格，作品，画作，画面，静止，整体发灰，最差质量，"
@@ -31,7 +34,7 @@ const char *zoe_phase_name(zoe_phase phase)
     return (unsigned)phase < ZOE_PHASE_COUNT ? names[phase] : "unknown";
 }
 
-static zoe_status check_numbers(zoe_context *ctx, const zoe_job_params *p)
+zoe_status zoe_params_check_numbers(zoe_context *ctx, const zoe_job_params *p)
 {
     const size_t side = ZOE_MAX_SIDE;
     if (p->frames == 0 || p->frames % 4 != 1 || p->frames > 100001)
@@ -81,18 +84,41 @@ static zoe_status check_texts(zoe_context *ctx, const zoe_job_params *p)
     return ZOE_OK;
 }
 
+static zoe_status choose_seed(zoe_context *ctx, zoe_job *job)
+{
+    uint32_t random;
+    job->plan.seed = job->params.seed;
+    if (job->params.seed >= 0)
+        return ZOE_OK;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return zoe_fail(ctx, ZOE_IO, "no random seed from the system: give one");
+    job->plan.seed = random;
+    return ZOE_OK;
+}
+
+static zoe_status begin(zoe_context *ctx, zoe_job *job)
+{
+    const zoe_job_params *p = &job->params;
+    TRY(zoe_schedule_new(ctx, &job->schedule, p->solver, ZOE_SCHEDULE_WAN, p->steps, p->shift));
+    TRY(choose_seed(ctx, job));
+    TRY(zoe_checkpoint_attach(ctx, job));
+    zoe_checkpoint_name_parts(ctx, job, true);
+    const zoe_status status = zoe_outputs_probe(ctx, p, p->width, p->height);
+    zoe_checkpoint_name_parts(ctx, job, false);
+    return status;
+}
+
 zoe_status zoe_job_new(zoe_context *ctx, zoe_job **job, const zoe_job_params *params)
 {
     void *p;
     *job = NULL;
     TRY(check_texts(ctx, params));
-    TRY(check_numbers(ctx, params));
-    TRY(zoe_outputs_probe(ctx, params, params->width, params->height));
+    TRY(zoe_params_check_numbers(ctx, params));
+    TRY(zoe_places_check(ctx, params));
     TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **job, "job"));
     zoe_job *j = p;
     j->params = *params;
-    const zoe_status status = zoe_schedule_new(ctx, &j->schedule, params->solver, ZOE_SCHEDULE_WAN,
-                                               params->steps, params->shift);
+    const zoe_status status = begin(ctx, j);
     if (status != ZOE_OK)
         zoe_job_free(j);
     else
@@ -116,6 +142,7 @@ void zoe_job_free(zoe_job *job)
         zoe_free(job->context[b]);
         zoe_free(job->velocity[b]);
     }
+    zoe_preview_free(job->preview);
     zoe_free(job->comment);
     zoe_free(job->json);
     zoe_free(job->picture);
@@ -123,6 +150,7 @@ void zoe_job_free(zoe_job *job)
     zoe_free(job->latent);
     zoe_schedule_free(&job->schedule);
     zoe_parts_free(&job->parts);
+    zoe_checkpoint_close(job->checkpoint);
     zoe_free(job);
 }
 

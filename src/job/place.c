@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-enum { OUTPUTS = 3 };
+enum { OUTPUTS = 4 };
 
 /* Where a path leads. A file that is not there yet is known by its folder and its name. */
 typedef struct place {
@@ -158,19 +158,35 @@ static zoe_status check_pair(zoe_context *ctx, const place *a, const place *b)
                     a->what, a->path, b->what, b->path);
 }
 
+/* Outputs may lie in the checkpoint's folder, but not under the names of its files. */
+static zoe_status check_state(zoe_context *ctx, const place *out, const place *state)
+{
+    if (!out->path || !state->there || !out->folder_there ||
+        !same_file(&out->folder, &state->file) || !zoe_checkpoint_takes(out->name))
+        return ZOE_OK;
+    return zoe_fail(ctx, ZOE_INVALID,
+                    "%s %s has the name of a file of the checkpoint in %s; another name is wanted",
+                    out->what, out->path, state->path);
+}
+
 zoe_status zoe_places_check(zoe_context *ctx, const zoe_job_params *params)
 {
     const bool to_file = params->out && strcmp(params->out, "-") != 0;
     const place out[OUTPUTS] = {place_of("the video", to_file ? params->out : NULL),
                                 place_of("the latents", params->latents_out),
-                                place_of("the folder of frames", params->frames_out)};
+                                place_of("the folder of frames", params->frames_out),
+                                place_of("the preview", params->preview)};
     const place picture = place_of("the picture", params->image), *frames = &out[2];
-    const place *const others[] = {&out[0], &out[1], &picture};
+    const place factors = place_of("the file of preview factors", params->preview_factors);
+    const place *const others[] = {&out[0], &out[1], &out[3], &picture};
+    const place state = place_of("the checkpoint", params->checkpoint);
     for (size_t i = 0; i < OUTPUTS; i++) {
         for (size_t j = i + 1; j < OUTPUTS; j++)
             TRY(check_pair(ctx, &out[i], &out[j]));
         TRY(check_pair(ctx, &out[i], &picture));
+        TRY(check_pair(ctx, &out[i], &factors));
         TRY(check_model(ctx, &out[i], params));
+        TRY(check_state(ctx, &out[i], &state));
     }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (is_frame_of(others[i], frames, params->frames))

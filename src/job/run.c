@@ -49,14 +49,31 @@ static zoe_status encode_text(zoe_context *ctx, zoe_job *job)
             return zoe_fail(
                 ctx, ZOE_NONFINITE, "the text encoder gave NaN or inf for the %s prompt (%s)",
                 b == ZOE_COND ? "positive" : "negative", zoe_store_path(job->text_store));
-        zoe_job_observe(job, b == ZOE_COND ? "context" : "context_null", 0,
-                        zoe_tensor_2d(job->context[b], ZOE_F32, n, width));
         zoe_job_progress(job, ZOE_PHASE_TEXT, b + 1, ZOE_BRANCHES);
     }
+    return ZOE_OK;
+}
+
+/* The text encoder is not needed any more. */
+static void close_text(zoe_job *job)
+{
     zoe_umt5_close(job->umt5);
     zoe_store_close(job->text_store);
     job->umt5 = NULL;
     job->text_store = NULL;
+}
+
+static zoe_status take_context(zoe_context *ctx, zoe_job *job)
+{
+    if (!job->context[ZOE_COND]) {
+        TRY(encode_text(ctx, job));
+        TRY(zoe_checkpoint_save_context(ctx, job));
+    }
+    for (size_t b = 0; b < ZOE_BRANCHES; b++)
+        zoe_job_observe(
+            job, b == ZOE_COND ? "context" : "context_null", 0,
+            zoe_tensor_2d(job->context[b], ZOE_F32, job->id_count[b], zoe_umt5_dim(job->umt5)));
+    close_text(job);
     return ZOE_OK;
 }
 
@@ -109,10 +126,20 @@ static zoe_status encode_picture(zoe_context *ctx, zoe_job *job)
                      zoe_store_path(job->vae_store));
         goto done;
     }
-    zoe_job_observe(job, "y", 0, latent_tensor(job, job->condition, channels));
 done:
     zoe_vae_close(vae);
     return status;
+}
+
+static zoe_status take_condition(zoe_context *ctx, zoe_job *job)
+{
+    if (!job->condition) {
+        TRY(encode_picture(ctx, job));
+        TRY(zoe_checkpoint_save_condition(ctx, job));
+    }
+    const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
+    zoe_job_observe(job, "y", 0, latent_tensor(job, job->condition, d->in_dim - d->out_dim));
+    return ZOE_OK;
 }
 
 /* ---- steps: noise to latent ---- */
@@ -178,6 +205,7 @@ static zoe_status run_step(zoe_context *ctx, const zoe_job *job, steps *s, size_
         zoe_guide(job->velocity[ZOE_COND], job->velocity[ZOE_UNCOND], (float)scale,
                   job->latent_count);
     }
+    zoe_preview_step(ctx, job, step);
     TRY(zoe_solver_step(ctx, s->solver, job->latent, job->velocity[ZOE_COND], step));
     if (!all_finite(job->latent, job->latent_count))
         return zoe_fail(ctx, ZOE_NONFINITE,
@@ -203,18 +231,24 @@ static zoe_status denoise(zoe_context *ctx, zoe_job *job)
 {
     const zoe_plan *p = &job->plan;
     const zoe_wan_dims *dims = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
+    const size_t count = job->schedule.steps;
+    size_t first = 0;
     steps s = {.work = NULL};
     zoe_status status;
-    zoe_job_progress(job, ZOE_PHASE_STEPS, 0, job->schedule.steps);
     for (size_t b = 0; b < ZOE_BRANCHES; b++)
         TRY(take_floats(ctx, &job->velocity[b], job->latent_count, "velocity"));
     TRY_GOTO(zoe_solver_new(ctx, &s.solver, &job->schedule, job->latent_count));
-    TRY_GOTO(zoe_wan_work_new(ctx, &s.work, dims, job->params.bf16, p->latent_frames,
-                              p->latent_height, p->latent_width));
-    for (size_t step = 0; step < job->schedule.steps; step++) {
+    TRY_GOTO(zoe_checkpoint_load_step(ctx, job, s.solver, &first));
+    if (first < count) {
+        zoe_job_progress(job, ZOE_PHASE_STEPS, first, count);
+        TRY_GOTO(zoe_wan_work_new(ctx, &s.work, dims, job->params.bf16, p->latent_frames,
+                                  p->latent_height, p->latent_width));
+    }
+    for (size_t step = first; step < count; step++) {
         zoe_job_observe(job, "latents", step, latent_tensor(job, job->latent, dims->out_dim));
         TRY_GOTO(run_step(ctx, job, &s, step));
-        zoe_job_progress(job, ZOE_PHASE_STEPS, step + 1, job->schedule.steps);
+        TRY_GOTO(zoe_checkpoint_save_step(ctx, job, s.solver, step + 1));
+        zoe_job_progress(job, ZOE_PHASE_STEPS, step + 1, count);
     }
     zoe_job_observe(job, "latent_final", 0, latent_tensor(job, job->latent, dims->out_dim));
 done:
@@ -268,11 +302,12 @@ done:
     return status;
 }
 
-zoe_status zoe_job_run(zoe_context *ctx, zoe_job *job)
+static zoe_status run(zoe_context *ctx, zoe_job *job)
 {
     TRY(draw_noise(ctx, job));
-    TRY(encode_text(ctx, job));
-    TRY(encode_picture(ctx, job));
+    TRY(zoe_checkpoint_begin(ctx, job));
+    TRY(take_context(ctx, job));
+    TRY(take_condition(ctx, job));
     TRY(denoise(ctx, job));
     close_experts(job);
     if (job->params.latents_out)
@@ -280,4 +315,12 @@ zoe_status zoe_job_run(zoe_context *ctx, zoe_job *job)
     if (job->params.out || job->params.frames_out)
         TRY(decode_frames(ctx, job));
     return ZOE_OK;
+}
+
+zoe_status zoe_job_run(zoe_context *ctx, zoe_job *job)
+{
+    zoe_checkpoint_name_parts(ctx, job, true);
+    const zoe_status status = run(ctx, job);
+    zoe_checkpoint_name_parts(ctx, job, false);
+    return status;
 }

@@ -1,0 +1,624 @@
+/* The record of how something was made: its JSON form, written and read. */
+#define _GNU_SOURCE
+#include "job/record.h"
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#ifndef ZOE_VERSION
+#define ZOE_VERSION "unknown"
+#endif
+
+static const char program[] = "zoetrope";
+static const char request_name[] = "request.json";
+
+static const char *const solver_names[] = {
+    [ZOE_SOLVER_UNIPC] = "unipc", [ZOE_SOLVER_DPMPP] = "dpm++", [ZOE_SOLVER_EULER] = "euler"};
+enum { SOLVERS = sizeof solver_names / sizeof solver_names[0] };
+
+static const char *const weight_keys[ZOE_WEIGHTS_COUNT] = {[ZOE_WEIGHTS_HIGH] = "high_noise",
+                                                           [ZOE_WEIGHTS_LOW] = "low_noise",
+                                                           [ZOE_WEIGHTS_VAE] = "vae",
+                                                           [ZOE_WEIGHTS_TEXT] = "text_encoder"};
+
+/* Paths of a request. */
+static const struct {
+    const char *key;
+    size_t at;
+} path_rows[ZOE_RECORD_PATHS] = {
+    {"model", offsetof(zoe_job_params, model)},
+    {"high_noise", offsetof(zoe_job_params, high_noise)},
+    {"low_noise", offsetof(zoe_job_params, low_noise)},
+    {"vae", offsetof(zoe_job_params, vae)},
+    {"text_encoder", offsetof(zoe_job_params, text_encoder)},
+    {"tokenizer", offsetof(zoe_job_params, tokenizer)},
+    {"image", offsetof(zoe_job_params, image)},
+    {"preview_factors", offsetof(zoe_job_params, preview_factors)},
+    {"preview", offsetof(zoe_job_params, preview)},
+    {"out", offsetof(zoe_job_params, out)},
+    {"frames_out", offsetof(zoe_job_params, frames_out)},
+    {"latents_out", offsetof(zoe_job_params, latents_out)},
+};
+
+static const char *get_path(const zoe_job_params *p, size_t row)
+{
+    const char *path;
+    memcpy(&path, (const char *)p + path_rows[row].at, sizeof path);
+    return path;
+}
+
+static void set_path(zoe_job_params *p, size_t row, const char *path)
+{
+    memcpy((char *)p + path_rows[row].at, &path, sizeof path);
+}
+
+/* ---- writing ---- */
+
+/* The last part of a path that says something, never a folder of the user's machine. */
+static zoe_status bare_name(zoe_context *ctx, char **name, const char *path)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    const size_t n = end - begin;
+    const char *last = path + begin;
+    if (n == 0 || (n <= 2 && strspn(last, ".") >= n)) { /* "", ".", ".." */
+        char *real = realpath(path, NULL);
+        const zoe_status status = zoe_strdup(ctx, name, real ? zoe_path_name(real) : "");
+        free(real);
+        return status;
+    }
+    return zoe_strf(ctx, name, "%.*s", (int)n, last);
+}
+
+/* Names are any bytes; those that JSON cannot hold become U+FFFD. NULL without memory. */
+static json_t *name_json(zoe_context *ctx, const char *path)
+{
+    static const char replacement[] = "\xef\xbf\xbd";
+    char *name = NULL, *mended = NULL;
+    json_t *json = NULL;
+    void *p;
+    if (bare_name(ctx, &name, path) != ZOE_OK || (json = json_string(name)) ||
+        zoe_alloc(ctx, &p, 3 * strlen(name) + 1, 1, "name") != ZOE_OK)
+        goto done;
+    mended = p;
+    char *out = mended;
+    for (const char *in = name; *in; in++)
+        if ((unsigned char)*in < 0x80) {
+            *out++ = *in;
+        } else {
+            memcpy(out, replacement, sizeof replacement - 1);
+            out += sizeof replacement - 1;
+        }
+    *out = '\0';
+    json = json_string(mended);
+done:
+    zoe_free(name);
+    zoe_free(mended);
+    return json;
+}
+
+/* A complete path; bytes that are no UTF-8 as {"bytes": hexadecimal digits}. */
+static json_t *path_json(zoe_context *ctx, const char *path, bool is_stream)
+{
+    char folder[PATH_MAX], *whole = NULL, *digits;
+    json_t *json = NULL;
+    void *p;
+    zoe_status status;
+    if (path[0] == '/' || is_stream || !getcwd(folder, sizeof folder))
+        status = zoe_strdup(ctx, &whole, path);
+    else
+        status = zoe_path_join(ctx, &whole, folder, path);
+    if (status != ZOE_OK || (json = json_string(whole)))
+        goto done;
+    const size_t n = strlen(whole);
+    if (zoe_alloc(ctx, &p, 2 * n + 1, 1, "path") != ZOE_OK)
+        goto done;
+    digits = p;
+    for (size_t i = 0; i < n; i++)
+        snprintf(digits + 2 * i, 3, "%02x", (unsigned)(unsigned char)whole[i]);
+    json = json_pack("{s:s}", "bytes", digits);
+    zoe_free(digits);
+done:
+    zoe_free(whole);
+    return json;
+}
+
+/* What concerns this run and not the result. */
+static json_t *run_json(zoe_context *ctx, const zoe_job_params *p, const char *letters)
+{
+    json_t *paths = json_object();
+    for (size_t i = 0; i < ZOE_RECORD_PATHS; i++) {
+        const char *path = get_path(p, i);
+        const bool is_stream = path && path == p->out && strcmp(path, "-") == 0;
+        if (path && json_object_set_new(paths, path_rows[i].key, path_json(ctx, path, is_stream))) {
+            json_decref(paths);
+            return NULL;
+        }
+    }
+    const json_int_t memory = p->memory < INT64_MAX ? (json_int_t)p->memory : INT64_MAX;
+    return json_pack("{s:s, s:b, s:I, s:o}", "letters", letters, "no_metadata", p->no_metadata,
+                     "memory", memory, "paths", paths);
+}
+
+static json_t *weights_json(const zoe_sources *sources)
+{
+    if (!sources->weights[0][0])
+        return NULL;
+    json_t *object = json_object();
+    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
+        json_object_set_new(object, weight_keys[i], json_string(sources->weights[i]));
+    return object;
+}
+
+static const char *known(const char *text)
+{
+    return *text ? text : NULL;
+}
+
+static const char *negative_of(const zoe_job_params *p)
+{
+    return p->negative_prompt ? p->negative_prompt : "";
+}
+
+static json_t *record_json(zoe_context *ctx, const zoe_job *job, const char *letters)
+{
+    const zoe_job_params *p = &job->params;
+    const zoe_sources *s = &job->sources;
+    json_t *root = json_pack(
+        "{s:i, s:s, s:s, s:s, s:s, s:o, s:o*, s:s*, s:o*, s:s}", "format", ZOE_RECORD_FORMAT,
+        "program", program, "version", ZOE_VERSION, "prompt", p->prompt, "negative_prompt",
+        negative_of(p), "image", name_json(ctx, p->image), "model",
+        p->model ? name_json(ctx, p->model) : NULL, "image_sha256", known(s->image), "model_sha256",
+        weights_json(s), "instruction_set", zoe_isa_name(zoe_cpu_isa()));
+    json_t *how = json_pack(
+        "{s:[I, I], s:b, s:I, s:I, s:s, s:f, s:[f, f], s:f, s:s, s:I, s:[i, i]}", "size",
+        (json_int_t)p->width, (json_int_t)p->height, "keep_orientation", p->keep_orientation,
+        "frames", (json_int_t)p->frames, "steps", (json_int_t)p->steps, "solver",
+        solver_names[p->solver], "shift", p->shift, "guide_scale_low_high", p->guide_low,
+        p->guide_high, "boundary", p->boundary, "dtype", p->bf16 ? "bf16" : "f32", "seed",
+        (json_int_t)job->plan.seed, "frame_rate", p->fps_num, p->fps_den);
+    int failed = json_object_update(root, how);
+    json_decref(how);
+    if (job->plan.width > 0)
+        failed |= json_object_set_new(root, "width", json_integer((json_int_t)job->plan.width)) |
+                  json_object_set_new(root, "height", json_integer((json_int_t)job->plan.height));
+    if (letters && s->tokens[0])
+        failed |= json_object_set_new(root, "tokens_sha256", json_string(s->tokens));
+    if (letters)
+        failed |= json_object_set_new(root, "run", run_json(ctx, p, letters));
+    if (!failed)
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+static bool is_utf8(const char *text)
+{
+    json_t *json = json_string(text);
+    json_decref(json);
+    return json != NULL;
+}
+
+/* 15 digits read better than 17 and are exact for what people type. */
+static size_t real_precision(const zoe_job_params *p)
+{
+    const double reals[] = {p->shift, p->guide_low, p->guide_high, p->boundary};
+    size_t digits = 15;
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
+        char text[40];
+        snprintf(text, sizeof text, "%.15g", reals[i]);
+        if (strtod(text, NULL) != reals[i])
+            digits = 17;
+    }
+    return JSON_REAL_PRECISION(digits);
+}
+
+zoe_status zoe_record_make(zoe_context *ctx, char **text, const zoe_job *job, const char *letters)
+{
+    *text = NULL;
+    if (!is_utf8(job->params.prompt) || !is_utf8(negative_of(&job->params))) {
+        TRY(zoe_alloc_probe(ctx, strlen(job->params.prompt) + 4096, "record of the run"));
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "the prompt is no UTF-8 text: it cannot be noted in %s; mend it, or do "
+                        "without",
+                        letters ? "a checkpoint" : "the video");
+    }
+    json_t *root = record_json(ctx, job, letters);
+    const size_t flags = (letters ? JSON_INDENT(2) : JSON_COMPACT) | real_precision(&job->params);
+    char *dump = root ? json_dumps(root, flags) : NULL;
+    json_decref(root);
+    if (!dump)
+        return zoe_fail(ctx, ZOE_NOMEM, "no memory for the record of the run");
+    const zoe_status status =
+        strlen(dump) > ZOE_RECORD_BYTES
+            ? zoe_fail(ctx, ZOE_INVALID, "the prompt is too long to be noted: %zu bytes",
+                       strlen(job->params.prompt))
+            : zoe_strdup(ctx, text, dump);
+    free(dump);
+    return status;
+}
+
+static zoe_status make_comment(zoe_context *ctx, char **text, const zoe_job *job)
+{
+    const zoe_job_params *p = &job->params;
+    return zoe_strf(
+        ctx, text,
+        "%s\nNegative prompt: %s\nSteps: %zu, Solver: %s, Shift: %g, Guide scale: %g,%g, "
+        "Boundary: %g, Seed: %lld, Size: %zux%zu, Frames: %zu, Type: %s, Version: "
+        "zoetrope %s",
+        p->prompt, *negative_of(p) ? negative_of(p) : "(official)", p->steps,
+        solver_names[p->solver], p->shift, p->guide_low, p->guide_high, p->boundary,
+        (long long)job->plan.seed, job->plan.width, job->plan.height, job->plan.frames,
+        p->bf16 ? "bf16" : "f32", ZOE_VERSION);
+}
+
+zoe_status zoe_job_describe(zoe_context *ctx, zoe_job *job)
+{
+    if (job->params.no_metadata)
+        return ZOE_OK;
+    TRY(zoe_sources_weights(ctx, job));
+    TRY(make_comment(ctx, &job->comment, job));
+    return zoe_record_make(ctx, &job->json, job, NULL);
+}
+
+/* ---- reading: nothing in the text is trusted ---- */
+
+typedef struct reader {
+    zoe_context *ctx;
+    const json_t *object;
+    const char *where;
+} reader;
+
+static zoe_status wrong(const reader *r, const char *key, const char *wanted)
+{
+    const json_t *found = json_object_get(r->object, key);
+    char *text = found ? json_dumps(found, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    const zoe_status status =
+        zoe_fail(r->ctx, ZOE_FORMAT, "%s: the record of the run has %s%.60s for %s; %s is wanted",
+                 r->where, found ? "" : "nothing", text ? text : "", key, wanted);
+    free(text);
+    return status;
+}
+
+static zoe_status take_text(const reader *r, const char *key, const char **value)
+{
+    *value = json_string_value(json_object_get(r->object, key));
+    return *value ? ZOE_OK : wrong(r, key, "a text");
+}
+
+static bool is_within(const json_t *number, json_int_t low, json_int_t high)
+{
+    return json_is_integer(number) && json_integer_value(number) >= low &&
+           json_integer_value(number) <= high;
+}
+
+static zoe_status take_size(const reader *r, const char *key, size_t *value)
+{
+    const json_t *found = json_object_get(r->object, key);
+    if (!is_within(found, 0, INT64_MAX))
+        return wrong(r, key, "a number from 0 up");
+    *value = (size_t)json_integer_value(found);
+    return ZOE_OK;
+}
+
+static zoe_status take_real(const reader *r, const char *key, double *value)
+{
+    const json_t *found = json_object_get(r->object, key);
+    if (!json_is_number(found))
+        return wrong(r, key, "a number");
+    *value = json_number_value(found);
+    return ZOE_OK;
+}
+
+static zoe_status take_bool(const reader *r, const char *key, bool *value)
+{
+    const json_t *found = json_object_get(r->object, key);
+    if (!json_is_boolean(found))
+        return wrong(r, key, "true or false");
+    *value = json_is_true(found);
+    return ZOE_OK;
+}
+
+/* [a, b], both integers in low..high. */
+static zoe_status take_pair(const reader *r, const char *key, json_int_t low, json_int_t high,
+                            json_int_t pair[2])
+{
+    const json_t *found = json_object_get(r->object, key);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *number = json_array_get(found, i);
+        if (json_array_size(found) != 2 || !is_within(number, low, high))
+            return wrong(r, key, "a pair of whole numbers above 0");
+        pair[i] = json_integer_value(number);
+    }
+    return ZOE_OK;
+}
+
+/* One of n words; *index is its number. */
+static zoe_status take_word(const reader *r, const char *key, const char *const *words, size_t n,
+                            size_t *index)
+{
+    const char *found;
+    TRY(take_text(r, key, &found));
+    for (*index = 0; *index < n; ++*index)
+        if (strcmp(found, words[*index]) == 0)
+            return ZOE_OK;
+    return wrong(r, key, "a name that this version knows");
+}
+
+/* May be absent. */
+static zoe_status take_digest(const reader *r, const char *key, char digest[ZOE_DIGEST_TEXT])
+{
+    const json_t *found = json_object_get(r->object, key);
+    const char *text = json_string_value(found);
+    digest[0] = '\0';
+    if (!found)
+        return ZOE_OK;
+    if (!text || strlen(text) != ZOE_DIGEST_TEXT - 1 ||
+        strspn(text, "0123456789abcdef") != ZOE_DIGEST_TEXT - 1)
+        return wrong(r, key, "a SHA-256 of 64 hexadecimal digits");
+    memcpy(digest, text, ZOE_DIGEST_TEXT);
+    return ZOE_OK;
+}
+
+/* A bare name, "" if absent: a record in a video must not send anybody to other folders. */
+static zoe_status take_name(const reader *r, const char *key, const char **value)
+{
+    const json_t *found = json_object_get(r->object, key);
+    *value = found ? json_string_value(found) : NULL;
+    if (found && (!*value || strchr(*value, '/')))
+        return wrong(r, key, "a name without a folder");
+    return ZOE_OK;
+}
+
+static zoe_status take_sources(const reader *r, zoe_record *record)
+{
+    const json_t *weights = json_object_get(r->object, "model_sha256");
+    const reader inner = {r->ctx, weights, r->where};
+    TRY(take_digest(r, "image_sha256", record->sources.image));
+    TRY(take_digest(r, "tokens_sha256", record->sources.tokens));
+    if (weights && !json_is_object(weights))
+        return wrong(r, "model_sha256", "an object");
+    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
+        TRY(take_digest(&inner, weight_keys[i], record->sources.weights[i]));
+    return take_text(r, "instruction_set", &record->isa);
+}
+
+static zoe_status take_numbers(const reader *r, zoe_job_params *p)
+{
+    static const char *const dtypes[] = {"f32", "bf16"};
+    const json_t *scale = json_object_get(r->object, "guide_scale_low_high");
+    const json_t *seed = json_object_get(r->object, "seed");
+    json_int_t pair[2];
+    size_t word;
+    TRY(take_pair(r, "size", 1, INT64_MAX, pair));
+    p->width = (size_t)pair[0];
+    p->height = (size_t)pair[1];
+    TRY(take_pair(r, "frame_rate", 1, INT_MAX, pair));
+    p->fps_num = (int)pair[0];
+    p->fps_den = (int)pair[1];
+    TRY(take_bool(r, "keep_orientation", &p->keep_orientation));
+    TRY(take_size(r, "frames", &p->frames));
+    TRY(take_size(r, "steps", &p->steps));
+    TRY(take_word(r, "solver", solver_names, SOLVERS, &word));
+    p->solver = (zoe_solver_kind)word;
+    TRY(take_real(r, "shift", &p->shift));
+    TRY(take_real(r, "boundary", &p->boundary));
+    TRY(take_word(r, "dtype", dtypes, 2, &word));
+    p->bf16 = word == 1;
+    if (json_array_size(scale) != 2 || !json_is_number(json_array_get(scale, 0)) ||
+        !json_is_number(json_array_get(scale, 1)))
+        return wrong(r, "guide_scale_low_high", "a pair of numbers");
+    p->guide_low = json_number_value(json_array_get(scale, 0));
+    p->guide_high = json_number_value(json_array_get(scale, 1));
+    if (!is_within(seed, 0, INT64_MAX))
+        return wrong(r, "seed", "a number from 0 up");
+    p->seed = json_integer_value(seed);
+    const zoe_status status = zoe_params_check_numbers(r->ctx, p);
+    if (status != ZOE_OK)
+        zoe_fail_in(r->ctx, "%s: the record of the run cannot be right", r->where);
+    return status == ZOE_OK ? ZOE_OK : ZOE_FORMAT;
+}
+
+static int digit_value(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* {"bytes": digits} to a path in *path; not "", no zero byte. */
+static zoe_status take_bytes(const reader *r, const char *key, char **path)
+{
+    const char *digits =
+        json_string_value(json_object_get(json_object_get(r->object, key), "bytes"));
+    const size_t n = digits ? strlen(digits) : 0;
+    void *p;
+    if (n < 2 || n % 2 != 0)
+        return wrong(r, key, "a path");
+    TRY(zoe_alloc(r->ctx, &p, n / 2 + 1, 1, "path"));
+    *path = p;
+    (*path)[n / 2] = '\0';
+    for (size_t i = 0; i < n / 2; i++) {
+        const int high = digit_value(digits[2 * i]), low = digit_value(digits[2 * i + 1]);
+        if (high < 0 || low < 0 || high + low == 0)
+            return wrong(r, key, "a path");
+        (*path)[i] = (char)(unsigned char)(high * 16 + low);
+    }
+    return ZOE_OK;
+}
+
+static zoe_status take_run(const reader *r, zoe_record *record)
+{
+    zoe_job_params *p = &record->params;
+    const json_t *run = json_object_get(r->object, "run");
+    const reader inner = {r->ctx, run, r->where};
+    const reader paths = {r->ctx, json_object_get(run, "paths"), r->where};
+    const char *letters;
+    if (!json_is_object(run))
+        return wrong(r, "run", "an object, as in a checkpoint folder,");
+    TRY(take_text(&inner, "letters", &letters));
+    if (!zoe_part_letters_check(letters))
+        return wrong(&inner, "letters", "a word of 8 letters");
+    memcpy(record->letters, letters, sizeof record->letters);
+    TRY(take_bool(&inner, "no_metadata", &p->no_metadata));
+    TRY(take_size(&inner, "memory", &p->memory));
+    if (!json_is_object(paths.object))
+        return wrong(&inner, "paths", "an object");
+    for (size_t i = 0; i < ZOE_RECORD_PATHS; i++) {
+        const json_t *path = json_object_get(paths.object, path_rows[i].key);
+        if (path && !json_is_string(path))
+            TRY(take_bytes(&paths, path_rows[i].key, &record->paths[i]));
+        if (json_is_string(path) && !*json_string_value(path))
+            return wrong(&paths, path_rows[i].key, "a path");
+        set_path(p, i, record->paths[i] ? record->paths[i] : json_string_value(path));
+    }
+    return ZOE_OK;
+}
+
+static zoe_status take_format(const reader *r, const zoe_record *record)
+{
+    const json_t *format = json_object_get(r->object, "format");
+    const char *found = json_string_value(json_object_get(r->object, "program"));
+    if (!found || strcmp(found, program) != 0)
+        return zoe_fail(r->ctx, ZOE_FORMAT, "%s: is no record of zoetrope", r->where);
+    if (!is_within(format, 1, INT64_MAX))
+        return wrong(r, "format", "a number from 1 up");
+    if (json_integer_value(format) > ZOE_RECORD_FORMAT)
+        return zoe_fail(r->ctx, ZOE_UNSUPPORTED,
+                        "%s: written by zoetrope %.40s in a form that this version does not know "
+                        "(%lld, known is %d)",
+                        r->where, record->version, (long long)json_integer_value(format),
+                        ZOE_RECORD_FORMAT);
+    return ZOE_OK;
+}
+
+static zoe_status take_record(const reader *r, zoe_record *record, bool whole)
+{
+    zoe_job_params *p = &record->params;
+    const char *version = json_string_value(json_object_get(r->object, "version"));
+    record->version = version ? version : "?";
+    TRY(take_format(r, record));
+    TRY(take_text(r, "version", &record->version));
+    TRY(take_text(r, "prompt", &p->prompt));
+    TRY(take_text(r, "negative_prompt", &p->negative_prompt));
+    TRY(take_numbers(r, p));
+    TRY(take_sources(r, record));
+    if (whole)
+        return take_run(r, record);
+    TRY(take_name(r, "image", &p->image));
+    return take_name(r, "model", &p->model);
+}
+
+zoe_status zoe_record_parse(zoe_context *ctx, zoe_record **record, const char *text, size_t size,
+                            const char *where, bool whole)
+{
+    json_error_t error;
+    void *p;
+    zoe_status status;
+    *record = NULL;
+    if (size > ZOE_RECORD_BYTES)
+        return zoe_fail(ctx, ZOE_FORMAT, "%s: a record of %zu bytes, at most %d are read", where,
+                        size, ZOE_RECORD_BYTES);
+    TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **record, "record"));
+    zoe_record *made = p;
+    zoe_job_params_init(&made->params);
+    made->root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(made->root)) {
+        /* without memory, jansson finds syntax errors where there are none */
+        TRY_GOTO(zoe_alloc_probe(ctx, size, where));
+        TRY_GOTO(zoe_fail(ctx, ZOE_FORMAT, "%s: the record is no JSON object%s%.100s", where,
+                          made->root ? "" : ": ", made->root ? "" : error.text));
+    }
+    TRY_GOTO(zoe_strf(ctx, &made->json, "%.*s", (int)size, text));
+    const reader r = {ctx, made->root, where};
+    TRY_GOTO(take_record(&r, made, whole));
+    *record = made;
+    made = NULL;
+done:
+    zoe_record_free(made);
+    return status;
+}
+
+/* ---- where records are ---- */
+
+static zoe_status read_folder(zoe_context *ctx, zoe_record **record, const char *folder)
+{
+    char *path, *text = NULL;
+    size_t size;
+    TRY(zoe_path_join(ctx, &path, folder, request_name));
+    zoe_status status = ZOE_OK;
+    if (!zoe_file_exists(path))
+        status = zoe_fail(ctx, ZOE_MISSING, "%s: holds no checkpoint: %s is not there", folder,
+                          request_name);
+    if (status == ZOE_OK)
+        status = zoe_file_read(ctx, &text, &size, path, ZOE_RECORD_BYTES);
+    if (status == ZOE_OK)
+        status = zoe_record_parse(ctx, record, text, size, path, true);
+    zoe_free(text);
+    zoe_free(path);
+    return status;
+}
+
+/* Is it one of the kinds whose metadata the media room reads? */
+static zoe_status is_media(zoe_context *ctx, bool *media, const char *path)
+{
+    zoe_map map;
+    TRY(zoe_map_open(ctx, &map, path));
+    *media = map.size >= 8 &&
+             (memcmp(map.data, "\x89PNG", 4) == 0 || memcmp(map.data + 4, "ftyp", 4) == 0 ||
+              memcmp(map.data, "\x1a\x45\xdf\xa3", 4) == 0);
+    const bool tensors = map.size > 8 && map.data[8] == '{';
+    zoe_map_close(&map);
+    if (*media || tensors)
+        return ZOE_OK;
+    return zoe_fail(ctx, ZOE_MISSING,
+                    "%s: nothing is noted in it: an MP4, WebM or PNG file, a safetensors file with "
+                    "latents, or a checkpoint folder is wanted",
+                    path);
+}
+
+zoe_status zoe_record_read(zoe_context *ctx, zoe_record **record, const char *path)
+{
+    char *text;
+    bool media;
+    *record = NULL;
+    if (zoe_folder_exists(path))
+        return read_folder(ctx, record, path);
+    TRY(is_media(ctx, &media, path));
+    TRY(media ? zoe_media_metadata_read(ctx, path, program, &text)
+              : zoe_safetensors_metadata(ctx, &text, path, program));
+    const zoe_status status = zoe_record_parse(ctx, record, text, strlen(text), path, false);
+    zoe_free(text);
+    return status;
+}
+
+void zoe_record_free(zoe_record *record)
+{
+    if (!record)
+        return;
+    for (size_t i = 0; i < ZOE_RECORD_PATHS; i++)
+        zoe_free(record->paths[i]);
+    json_decref(record->root);
+    zoe_free(record->json);
+    zoe_free(record);
+}
+
+const zoe_job_params *zoe_record_params(const zoe_record *record)
+{
+    return &record->params;
+}
+
+const char *zoe_record_json(const zoe_record *record)
+{
+    return record->json;
+}
+
+const char *zoe_record_image_digest(const zoe_record *record)
+{
+    return record->sources.image;
+}

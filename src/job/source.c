@@ -1,0 +1,214 @@
+/* What a run is made from, by content, and how two runs differ in it. */
+#include "job/record.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static const char *const weight_names[ZOE_WEIGHTS_COUNT] = {
+    [ZOE_WEIGHTS_HIGH] = "high-noise transformer",
+    [ZOE_WEIGHTS_LOW] = "low-noise transformer",
+    [ZOE_WEIGHTS_VAE] = "VAE",
+    [ZOE_WEIGHTS_TEXT] = "text encoder"};
+
+/* ---- digests ---- */
+
+zoe_status zoe_sources_weights(zoe_context *ctx, zoe_job *job)
+{
+    const zoe_store *const stores[ZOE_WEIGHTS_COUNT] = {
+        [ZOE_WEIGHTS_HIGH] = job->expert_store[ZOE_HIGH_NOISE],
+        [ZOE_WEIGHTS_LOW] = job->expert_store[ZOE_LOW_NOISE],
+        [ZOE_WEIGHTS_VAE] = job->vae_store,
+        [ZOE_WEIGHTS_TEXT] = job->text_store};
+    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++) {
+        if (job->sources.weights[i][0])
+            continue;
+        TRY(zoe_store_fingerprint(ctx, stores[i], job->sources.weights[i]));
+        zoe_store_drop(stores[i]);
+    }
+    return ZOE_OK;
+}
+
+zoe_status zoe_sources_tokens(zoe_context *ctx, zoe_job *job)
+{
+    zoe_digest *digest;
+    TRY(zoe_digest_new(ctx, &digest));
+    for (size_t b = 0; b < ZOE_BRANCHES; b++) {
+        const uint64_t count = job->id_count[b];
+        zoe_digest_add(digest, &count, sizeof count);
+        zoe_digest_add(digest, job->ids[b], job->id_count[b] * sizeof *job->ids[b]);
+    }
+    const zoe_status status = zoe_digest_end(ctx, digest, job->sources.tokens);
+    zoe_digest_free(digest);
+    return status;
+}
+
+zoe_status zoe_sources_identity(zoe_context *ctx, const zoe_job *job,
+                                char identity[ZOE_DIGEST_TEXT])
+{
+    const zoe_job_params *p = &job->params;
+    zoe_digest *digest;
+    char numbers[400];
+    snprintf(numbers, sizeof numbers, "%d %zu %zu %zu %d %.17g %.17g %.17g %.17g %lld %d",
+             p->keep_orientation, p->width * p->height, p->frames, p->steps, (int)p->solver,
+             p->shift, p->guide_low, p->guide_high, p->boundary, (long long)job->plan.seed,
+             p->bf16);
+    TRY(zoe_digest_new(ctx, &digest));
+    zoe_digest_add_text(digest, numbers);
+    zoe_digest_add_text(digest, job->sources.image);
+    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
+        zoe_digest_add_text(digest, job->sources.weights[i]);
+    zoe_digest_add_text(digest, job->sources.tokens);
+    zoe_digest_add_text(digest, zoe_isa_name(zoe_cpu_isa()));
+    const zoe_status status = zoe_digest_end(ctx, digest, identity);
+    zoe_digest_free(digest);
+    return status;
+}
+
+/* ---- differences ---- */
+
+static void __attribute__((format(printf, 2, 3)))
+add_difference(zoe_differences *d, const char *format, ...)
+{
+    va_list args;
+    const size_t room = sizeof d->text - d->used;
+    char *at = d->text + d->used;
+    const size_t joint = d->used > 0 ? 2 : 0;
+    if (room <= joint)
+        return;
+    memcpy(at, "; ", joint);
+    va_start(args, format);
+    const int n = vsnprintf(at + joint, room - joint, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= room - joint)
+        *at = '\0';
+    else
+        d->used += joint + (size_t)n;
+}
+
+static void differ_size(zoe_differences *d, const char *what, size_t old, size_t asked)
+{
+    if (old != asked)
+        add_difference(d, "%s: %zu in the checkpoint, %zu asked for", what, old, asked);
+}
+
+static void differ_real(zoe_differences *d, const char *what, double old, double asked)
+{
+    if (old != asked)
+        add_difference(d, "%s: %.9g in the checkpoint, %.9g asked for", what, old, asked);
+}
+
+static void differ_word(zoe_differences *d, const char *what, const char *old, const char *asked)
+{
+    if (strcmp(old, asked) != 0)
+        add_difference(d, "%s: %s in the checkpoint, %s asked for", what, old, asked);
+}
+
+enum { BEFORE = 20, SHOWN = 60 }; /* bytes of a text around the place where it differs */
+
+static bool is_inside(char c)
+{
+    return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+/* Part of a text in quotes, whole characters. */
+static const char *excerpt(char *room, size_t size, const char *text, size_t at)
+{
+    size_t begin = at > BEFORE ? at - BEFORE : 0, end = begin;
+    while (begin > 0 && is_inside(text[begin]))
+        begin--;
+    while (text[end] && (end < begin + SHOWN || is_inside(text[end])))
+        end++;
+    snprintf(room, size, "\"%s%.*s%s\"", begin > 0 ? "..." : "", (int)(end - begin), text + begin,
+             text[end] ? "..." : "");
+    return room;
+}
+
+static void differ_text(zoe_differences *d, const char *what, const char *old, const char *asked)
+{
+    char a[SHOWN + 16], b[SHOWN + 16];
+    size_t at = 0;
+    while (old[at] && old[at] == asked[at])
+        at++;
+    if (old[at] || asked[at])
+        add_difference(d, "%s: %s in the checkpoint, %s asked for", what,
+                       excerpt(a, sizeof a, old, at), excerpt(b, sizeof b, asked, at));
+}
+
+static const char *solver_word(zoe_solver_kind kind)
+{
+    return kind == ZOE_SOLVER_UNIPC ? "UniPC" : kind == ZOE_SOLVER_DPMPP ? "DPM++" : "Euler";
+}
+
+static const char *negative_of(const zoe_job_params *p)
+{
+    return p->negative_prompt && *p->negative_prompt ? p->negative_prompt
+                                                     : zoe_default_negative_prompt;
+}
+
+void zoe_request_differences(zoe_differences *d, const zoe_job_params *old,
+                             const zoe_job_params *asked)
+{
+    differ_text(d, "prompt", old->prompt, asked->prompt);
+    differ_text(d, "negative prompt", negative_of(old), negative_of(asked));
+    if (old->width * old->height != asked->width * asked->height)
+        add_difference(d, "size: %zux%zu in the checkpoint, %zux%zu asked for", old->width,
+                       old->height, asked->width, asked->height);
+    differ_word(d, "EXIF orientation of the picture",
+                old->keep_orientation ? "ignored" : "followed",
+                asked->keep_orientation ? "ignored" : "followed");
+    differ_size(d, "frames", old->frames, asked->frames);
+    differ_size(d, "steps", old->steps, asked->steps);
+    differ_word(d, "solver", solver_word(old->solver), solver_word(asked->solver));
+    differ_real(d, "shift", old->shift, asked->shift);
+    differ_real(d, "guidance scale of the low-noise expert", old->guide_low, asked->guide_low);
+    differ_real(d, "guidance scale of the high-noise expert", old->guide_high, asked->guide_high);
+    differ_real(d, "boundary", old->boundary, asked->boundary);
+    if (asked->seed >= 0 && old->seed != asked->seed)
+        add_difference(d, "seed: %lld in the checkpoint, %lld asked for", (long long)old->seed,
+                       (long long)asked->seed);
+    differ_word(d, "type", old->bf16 ? "bf16" : "f32", asked->bf16 ? "bf16" : "f32");
+}
+
+static bool differ(const char *old, const char *now)
+{
+    return *old && *now && strcmp(old, now) != 0;
+}
+
+void zoe_source_differences(zoe_differences *d, const zoe_record *old, const zoe_job *job)
+{
+    const zoe_sources *was = &old->sources, *is = &job->sources;
+    const char *isa = zoe_isa_name(zoe_cpu_isa());
+    if (differ(was->image, is->image))
+        add_difference(d, "the picture is another one (SHA-256 %.12s in the checkpoint, %.12s %s)",
+                       was->image, is->image, job->params.image);
+    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
+        if (differ(was->weights[i], is->weights[i]))
+            add_difference(d, "the %s has other weights (%.12s in the checkpoint, %.12s found)",
+                           weight_names[i], was->weights[i], is->weights[i]);
+    if (differ(was->tokens, is->tokens))
+        add_difference(d, "the tokenizer gives other tokens for the same prompts");
+    if (strcmp(old->isa, isa) != 0)
+        add_difference(d,
+                       "the checkpoint was made with the instruction set %s, this run uses %s, so "
+                       "that last bits would differ (%s)",
+                       old->isa, isa,
+                       strcmp(old->isa, zoe_isa_name(ZOE_ISA_C)) == 0
+                           ? "set ZOE_CPU=c"
+                           : "leave ZOE_CPU unset, on a processor that has it");
+}
+
+zoe_status zoe_record_compare(zoe_context *ctx, const zoe_record *record, zoe_job *job)
+{
+    const zoe_sources *was = &record->sources, *is = &job->sources;
+    TRY(zoe_sources_weights(ctx, job));
+    if (differ(was->image, is->image))
+        zoe_log(ctx, ZOE_WARNING,
+                "%s: another picture than the one of the record (SHA-256 %.12s, there %.12s)",
+                job->params.image, is->image, was->image);
+    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
+        if (differ(was->weights[i], is->weights[i]))
+            zoe_log(ctx, ZOE_WARNING,
+                    "the %s has other weights than that of the record (%.12s, there %.12s)",
+                    weight_names[i], is->weights[i], was->weights[i]);
+    return ZOE_OK;
+}
