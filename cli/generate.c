@@ -3,7 +3,9 @@
 
 #include "commands.h"
 #include "interrupt.h"
+#include "log.h"
 #include "message.h"
+#include "picture_terminal.h"
 #include "report.h"
 #include "request.h"
 
@@ -25,7 +27,7 @@ static int exit_code_of(zoe_status status, stage at)
                : at == STAGE_OPEN ? ZOE_EXIT_INPUT
                                   : ZOE_EXIT_FAILED;
     case ZOE_MISSING:
-    case ZOE_FORMAT: return at == STAGE_OPEN ? ZOE_EXIT_INPUT : ZOE_EXIT_FAILED;
+    case ZOE_FORMAT: return ZOE_EXIT_INPUT; /* in a run: a file that shrank meanwhile */
     case ZOE_NONFINITE:
     case ZOE_PEER:
     case ZOE_DEVICE:
@@ -44,6 +46,16 @@ static int failed(const zoe_context *ctx, zoe_status status, stage at)
                       *message ? message : zoe_status_name(status));
 }
 
+/* What the callbacks of a run need. */
+typedef struct view {
+    const zoe_request *request;
+    zoe_progress progress;
+    zoe_terminal_kind terminal;
+    bool kept;        /* the checkpoint holds something */
+    bool new_preview; /* made in this step, to be told at its end, when its file is there */
+    size_t step, width, height;
+} view;
+
 static void on_log(void *user, zoe_level level, const char *text)
 {
     const zoe_request *request = user;
@@ -51,50 +63,104 @@ static void on_log(void *user, zoe_level level, const char *text)
         zoe_warn("%s", text);
     else if (level == ZOE_INFO && request->verbose)
         zoe_note("%s", text);
+    else
+        zoe_log_write(level == ZOE_INFO ? "note" : "debug", text);
 }
 
-static int run_job(zoe_context *ctx, zoe_job *job, const zoe_request *request,
-                   zoe_progress *progress)
+static void on_progress(void *user, zoe_phase phase, size_t done, size_t total)
 {
+    view *v = user;
+    zoe_progress_update(&v->progress, phase, done, total);
+    if (v->new_preview && v->request->job.preview)
+        zoe_report_preview(&v->request->job, v->step, v->width, v->height);
+    v->new_preview = false;
+    v->kept |= phase != ZOE_PHASE_TEXT || done == total;
+    /* Every step is kept before it is told. */
+    if (phase == ZOE_PHASE_STEPS && done > v->progress.phase_done && v->request->job.checkpoint)
+        zoe_report_checkpoint(&v->request->job, done);
+}
+
+static void on_preview(void *user, size_t step, const unsigned char *rgb, size_t width,
+                       size_t height)
+{
+    view *v = user;
+    zoe_terminal_show(v->terminal, rgb, width, height);
+    v->new_preview = true;
+    v->step = step;
+    v->width = width;
+    v->height = height;
+}
+
+/* Pictures in the terminal if asked for; programs are told of every new preview file. */
+static void watch_preview(view *v, zoe_request *request)
+{
+    enum { AUTO = ZOE_TERMINAL_SIXEL + 1 };
+    v->terminal = request->show_preview == AUTO ? zoe_terminal_detect()
+                                                : (zoe_terminal_kind)request->show_preview;
+    if (request->show_preview == AUTO && v->terminal == ZOE_TERMINAL_NONE)
+        zoe_note("--show-preview auto: this is no terminal that is known to show pictures; try "
+                 "kitty, iterm or sixel, or --preview FILE");
+    const bool told = request->progress == ZOE_PROGRESS_JSON && request->job.preview;
+    if (v->terminal != ZOE_TERMINAL_NONE || told)
+        request->job.show_preview = on_preview;
+}
+
+/* What was done of a run with a checkpoint is not lost. */
+static int failed_run(const zoe_context *ctx, zoe_status status, const view *v)
+{
+    const char *folder = v->request->job.checkpoint;
+    if (folder && (v->kept || (v->request->resume && v->request->record)))
+        zoe_note("what was done is kept in %s: --resume goes on from there", folder);
+    return failed(ctx, status, STAGE_RUN);
+}
+
+static int run_job(zoe_context *ctx, zoe_job *job, view *v)
+{
+    const zoe_request *request = v->request;
     zoe_status status = zoe_job_open(ctx, job);
+    if (status == ZOE_OK && request->from)
+        status = zoe_record_compare(ctx, request->record, job);
     if (status != ZOE_OK)
         return failed(ctx, status, STAGE_OPEN);
     const zoe_plan *plan = zoe_job_plan(job);
-    if (request->dry_run || request->progress != ZOE_PROGRESS_NONE)
-        zoe_report_plan(&request->job, plan, zoe_context_threads(ctx));
+    zoe_report_plan(&request->job, plan, zoe_context_threads(ctx),
+                    request->dry_run || request->progress != ZOE_PROGRESS_NONE);
     if (request->dry_run)
         return ZOE_EXIT_DONE;
-    zoe_progress_begin(progress, (zoe_progress_style)request->progress);
+    zoe_progress_begin(&v->progress, (zoe_progress_style)request->progress);
     status = zoe_job_run(ctx, job);
-    const double seconds = zoe_progress_end(progress, status == ZOE_OK);
+    const double seconds = zoe_progress_end(&v->progress, status == ZOE_OK);
     if (status != ZOE_OK)
-        return failed(ctx, status, STAGE_RUN);
-    zoe_report_done(&request->job, plan, progress, seconds);
+        return failed_run(ctx, status, v);
+    zoe_report_done(&request->job, plan, &v->progress, seconds);
     return ZOE_EXIT_DONE;
 }
 
 static int generate(zoe_context *ctx, zoe_request *request)
 {
-    zoe_progress progress = {0};
+    view v = {.request = request};
     zoe_job *job;
-    request->job.progress = zoe_progress_update;
-    request->job.user = &progress;
+    request->job.progress = on_progress;
+    request->job.user = &v;
+    watch_preview(&v, request);
     const zoe_status status = zoe_job_new(ctx, &job, &request->job);
     if (status != ZOE_OK)
         return failed(ctx, status, STAGE_NEW);
-    const int code = run_job(ctx, job, request, &progress);
+    const int code = run_job(ctx, job, &v);
     zoe_job_free(job);
     return code;
 }
 
-static int run_request(zoe_request *request)
+static int run_request(zoe_request *request, int argc, char **argv)
 {
     zoe_context *ctx = zoe_context_new((int)request->threads);
     if (!ctx)
         return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
     zoe_context_set_log(ctx, on_log, request);
     zoe_interrupt_begin(ctx);
-    const int code = generate(ctx, request);
+    int code = zoe_request_complete(ctx, request, argc, argv);
+    if (code == ZOE_EXIT_DONE)
+        code = generate(ctx, request);
     zoe_interrupt_end();
     zoe_context_free(ctx);
     return code;
@@ -102,12 +168,12 @@ static int run_request(zoe_request *request)
 
 int zoe_generate_main(int argc, char **argv)
 {
-    zoe_request request;
-    int code = zoe_request_read(&request, argc, argv);
+    static zoe_request request; /* its parser keeps a long sentence */
+    int code = zoe_request_parse(&request, argc, argv);
     if (code == ZOE_EXIT_DONE && request.help)
         zoe_command_help(&zoe_generate_command);
     else if (code == ZOE_EXIT_DONE)
-        code = run_request(&request);
+        code = run_request(&request, argc, argv);
     zoe_request_free(&request);
     return code;
 }

@@ -11,21 +11,42 @@
 
 static int help_main(int argc, char **argv);
 
+typedef struct help_request {
+    bool man, help;
+} help_request;
+
+static const zoe_option help_rows[] = {
+    {ZOE_OPTION_FLAG, "man", .at = offsetof(help_request, man),
+     .help = "the manual page, as man reads it: zoe help --man | man -l -"},
+    {ZOE_OPTION_FLAG, "help", 'h', .at = offsetof(help_request, help), .help = "print this text"},
+};
+
 static const zoe_command help_command = {
     .name = "help",
     .summary = "explains a command: zoe help generate",
-    .usage = "[COMMAND]",
+    .usage = "[COMMAND]\n--man",
+    .rows = help_rows,
+    .n_rows = sizeof help_rows / sizeof help_rows[0],
+    .operands = ZOE_OPERANDS_COMMANDS,
     .run = help_main,
 };
 
+/* clang-format off */
 const zoe_command *const zoe_commands[] = {
     &zoe_generate_command,
+    &zoe_compare_command,
+    &zoe_info_command,
+    &zoe_convert_command,
+    &zoe_doctor_command,
+    &zoe_preview_fit_command,
     &zoe_version_command,
+    &zoe_completion_command,
     &help_command,
     NULL,
 };
+/* clang-format on */
 
-static const zoe_command *find_command(const char *name)
+const zoe_command *zoe_command_find(const char *name)
 {
     for (size_t i = 0; zoe_commands[i]; i++)
         if (strcmp(name, zoe_commands[i]->name) == 0)
@@ -55,17 +76,23 @@ static void print_commands(FILE *to)
 
 static int help_main(int argc, char **argv)
 {
-    if (argc < 2) {
+    help_request request = {0};
+    zoe_options found;
+    const zoe_command *self = &help_command;
+    if (!zoe_options_parse(&found, &request, self->rows, self->n_rows, argc, argv, 1, "zoe help"))
+        return zoe_refuse(ZOE_EXIT_USAGE, "INVALID", "%s", found.mistake);
+    if (request.help) {
+        zoe_command_help(self);
+    } else if (request.man) {
+        zoe_manual_print();
+    } else if (found.operands == 0) {
         print_commands(stdout);
-        return ZOE_EXIT_DONE;
-    }
-    const zoe_command *c = find_command(argv[1]);
-    if (!c)
-        return unknown_command(argv[1]);
-    if (c == &help_command)
-        print_commands(stdout);
-    else
+    } else {
+        const zoe_command *c = zoe_command_find(found.operand[0]);
+        if (!c)
+            return unknown_command(found.operand[0]);
         zoe_command_help(c);
+    }
     return ZOE_EXIT_DONE;
 }
 
@@ -87,11 +114,13 @@ static int dispatch(int argc, char **argv)
         print_commands(stderr);
         return ZOE_EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        return help_main(1, argv + 1);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_commands(stdout);
+        return ZOE_EXIT_DONE;
+    }
     if (strcmp(argv[1], "--version") == 0)
         return zoe_version_command.run(1, argv + 1);
-    const zoe_command *c = find_command(argv[1]);
+    const zoe_command *c = zoe_command_find(argv[1]);
     return c ? c->run(argc - 1, argv + 1) : unknown_command(argv[1]);
 }
 

@@ -10,9 +10,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "log.h"
+
 enum { INDENT = 5, MESSAGE_ROOM = 16384 };
 
 static bool json, terminal, live;
+static size_t sentences;
 
 void zoe_message_init(void)
 {
@@ -24,7 +27,13 @@ void zoe_message_init(void)
 
 void zoe_message_use_json(void)
 {
+    if (json)
+        return;
     json = true;
+    zoe_json_begin("begin");
+    zoe_json_size("schema", 1);
+    zoe_json_text("version", ZOE_VERSION);
+    zoe_json_end();
 }
 
 bool zoe_message_is_json(void)
@@ -138,6 +147,7 @@ static void say(const char *event, const char *prefix, const char *format, va_li
 {
     char text[MESSAGE_ROOM];
     vsnprintf(text, sizeof text, format, args);
+    zoe_log_write(event, text);
     if (json) {
         zoe_json_begin(event);
         zoe_json_text("message", text);
@@ -145,6 +155,7 @@ static void say(const char *event, const char *prefix, const char *format, va_li
         return;
     }
     erase_live();
+    sentences++;
     put_sentence(prefix, text);
     fflush(stderr);
 }
@@ -172,6 +183,7 @@ int zoe_refuse(int exit_code, const char *status_name, const char *format, ...)
     if (json) {
         char text[MESSAGE_ROOM];
         vsnprintf(text, sizeof text, format, args);
+        zoe_log_write("error", text);
         zoe_json_begin("error");
         zoe_json_text("code", status_name);
         zoe_json_int("exit", exit_code);
@@ -182,6 +194,11 @@ int zoe_refuse(int exit_code, const char *status_name, const char *format, ...)
     }
     va_end(args);
     return exit_code;
+}
+
+size_t zoe_message_count(void)
+{
+    return sentences;
 }
 
 void zoe_live_line(const char *line)

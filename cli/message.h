@@ -1,5 +1,5 @@
 /* Room 12, cli: what `zoe` says. Everything goes to standard error: sentences for people, or one
- * JSON object a line for programs. Standard output is left to the video. */
+ * JSON object a line for programs; and to the file of --log. Standard output is left to the video. */
 #ifndef ZOE_MESSAGE_H
 #define ZOE_MESSAGE_H
 
@@ -8,7 +8,7 @@
 
 /* Buffers standard error and sees whether it is a terminal. Call once, first. */
 void zoe_message_init(void);
-/* From now on every message is a JSON object on a line of its own. */
+/* From now on every message is a JSON object on a line of its own. Says so in the first, "begin". */
 void zoe_message_use_json(void);
 bool zoe_message_is_json(void);
 /* A terminal that can erase a line. */
@@ -22,6 +22,9 @@ void zoe_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "zoe: TEXT"; event "error" with the status name and the exit code. Returns exit_code. */
 int zoe_refuse(int exit_code, const char *status_name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* How many sentences were written so far. */
+size_t zoe_message_count(void);
 
 /* A line of ASCII that stands until the next one or until a message pushes it away; cut to the
  * terminal's width. NULL erases it. Only for terminals. */

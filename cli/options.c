@@ -92,6 +92,32 @@ static bool read_size(size_t *width, size_t *height, const char *text)
     return false;
 }
 
+/* Powers of 1024 are exact in a double, and so is a product with a number of few digits. */
+bool zoe_bytes_read(size_t *bytes, const char *text)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {
+        {"", 1},       {"B", 1},        {"K", 0x1p10},   {"KiB", 0x1p10}, {"KB", 1e3},
+        {"M", 0x1p20}, {"MiB", 0x1p20}, {"MB", 1e6},     {"G", 0x1p30},   {"GiB", 0x1p30},
+        {"GB", 1e9},   {"T", 0x1p40},   {"TiB", 0x1p40}, {"TB", 1e12},
+    };
+    double value;
+    const size_t digits = strspn(text, "0123456789.");
+    if (!read_real(&value, text, digits))
+        return false;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcasecmp(text + digits, units[i].name) == 0) {
+            value *= units[i].bytes;
+            if (value > (double)(SIZE_MAX / 2))
+                return false;
+            *bytes = (size_t)value;
+            return true;
+        }
+    return false;
+}
+
 static uint64_t common_divisor(uint64_t a, uint64_t b)
 {
     while (b) {
@@ -184,6 +210,14 @@ static bool store_number(parser *p, const zoe_option *row, const char *shown, co
             return mistake(p, "%s %s: wanted is a whole number from %.0f to %.0f", shown, value,
                            row->low, row->high);
         memcpy(at, &count, sizeof count);
+    } else if (row->type == ZOE_OPTION_BYTES) {
+        size_t bytes;
+        if (!zoe_bytes_read(&bytes, value) || (double)bytes < row->low)
+            return mistake(p,
+                           "%s %s: wanted is a number of bytes from %.0f up, such as 24G, 1.5GiB "
+                           "or 800MB",
+                           shown, value, row->low);
+        memcpy(at, &bytes, sizeof bytes);
     } else if (row->type == ZOE_OPTION_WHOLE) {
         int64_t whole;
         if (!read_whole(&whole, value))
@@ -238,6 +272,7 @@ static bool store_value(parser *p, const zoe_option *row, const char *shown, con
     switch (row->type) {
     case ZOE_OPTION_TEXT: memcpy(p->target + row->at, &value, sizeof value); return true;
     case ZOE_OPTION_COUNT:
+    case ZOE_OPTION_BYTES:
     case ZOE_OPTION_WHOLE:
     case ZOE_OPTION_REAL: return store_number(p, row, shown, value);
     case ZOE_OPTION_SIZE:
@@ -310,10 +345,10 @@ static bool unknown_name(parser *p, const char *shown, const char *text, size_t 
         const zoe_option *row = &p->rows[i];
         if (row->type == ZOE_OPTION_GROUP || row->type == ZOE_OPTION_REFUSE || length < 2)
             continue;
-        /* The beginning of a name is as good as one wrong letter. */
+        /* The beginning of a name is better than one wrong letter. */
         const bool begins = strlen(row->name) > length && name_equals(row->name, text, length);
         const size_t distance = begins || strncmp(row->name, text, length) == 0
-                                    ? 1
+                                    ? 0
                                     : name_distance(row->name, text, length);
         if (distance < least && distance <= 1 + length / 4) {
             least = distance;

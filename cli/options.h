@@ -13,6 +13,7 @@ typedef enum zoe_option_type {
     ZOE_OPTION_FLAG,  /* bool, no value */
     ZOE_OPTION_TEXT,  /* const char * */
     ZOE_OPTION_COUNT, /* size_t, low..high */
+    ZOE_OPTION_BYTES, /* size_t, at least low: 1000, 24G, 1.5GiB, 24GB; see zoe_bytes_read */
     ZOE_OPTION_WHOLE, /* int64_t, any */
     ZOE_OPTION_REAL,  /* double, low..high, finite */
     ZOE_OPTION_SIZE,  /* two size_t, 832x480 or with * or ×; sides from low, area to high */
@@ -32,11 +33,13 @@ typedef struct zoe_option {
     double low, high;
     const char *const *words; /* ends with NULL */
     const char *same_as;
-    const char *value; /* how the help text calls the value */
+    const char *value; /* how the help text calls the value; of texts it also tells what completes
+                          it: "FILE" and "PATH" by files, "DIR" by folders, others by nothing */
     const char *help;  /* NULL: not listed. MUTE: the note that goes with it */
+    const char *more;  /* sentences that only the manual page adds; NULL for none */
 } zoe_option;
 
-enum { ZOE_OPTIONS_MAX = 80, ZOE_OPERANDS_MAX = 4 };
+enum { ZOE_OPTIONS_MAX = 80, ZOE_OPERANDS_MAX = 1024 };
 
 /* What a command line held. */
 typedef struct zoe_options {
@@ -51,5 +54,10 @@ typedef struct zoe_options {
  * "help". false: see found->mistake. */
 bool zoe_options_parse(zoe_options *found, void *target, const zoe_option *rows, size_t n, int argc,
                        char **argv, int first, const char *command);
+
+/* Bytes from a text: a number, also with a fraction, and a unit in letters of either size: none or B
+ * for bytes; K, M, G, T or KiB, MiB, GiB, TiB for powers of 1024; KB, MB, GB, TB for powers of 1000.
+ * A part of a byte is dropped. false: it is no such text, or more than a size_t holds. */
+bool zoe_bytes_read(size_t *bytes, const char *text);
 
 #endif

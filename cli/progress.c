@@ -2,10 +2,12 @@
 #include "progress.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "log.h"
 #include "message.h"
 
 static const char *unit_of(zoe_phase phase)
@@ -50,6 +52,22 @@ void zoe_progress_begin(zoe_progress *progress, zoe_progress_style style)
         progress->style = ZOE_PROGRESS_PLAIN;
 }
 
+/* A plain line: said if that is the style, and in any case written to the log. */
+static void tell(const zoe_progress *progress, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void tell(const zoe_progress *progress, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (progress->style == ZOE_PROGRESS_PLAIN)
+        zoe_note("%s", text);
+    else
+        zoe_log_note("%s", text);
+}
+
 static void end_phase(zoe_progress *progress, bool finished)
 {
     if (!progress->running)
@@ -57,8 +75,8 @@ static void end_phase(zoe_progress *progress, bool finished)
     progress->running = false;
     const double seconds = now() - progress->phase_begun;
     progress->seconds[progress->phase] += seconds;
-    if (finished && progress->style == ZOE_PROGRESS_PLAIN)
-        zoe_note("%s: %.2f s", zoe_phase_name(progress->phase), seconds);
+    if (finished)
+        tell(progress, "%s: %.2f s", zoe_phase_name(progress->phase), seconds);
 }
 
 static void draw(const zoe_progress *progress, size_t done, size_t total, double each, double left)
@@ -72,8 +90,9 @@ static void draw(const zoe_progress *progress, size_t done, size_t total, double
     bar[width] = '\0';
     zoe_duration_print(each_text, sizeof each_text, each);
     zoe_duration_print(left_text, sizeof left_text, left);
-    if (done == 0)
-        snprintf(line, sizeof line, "%-6s [%s] 0/%zu", zoe_phase_name(progress->phase), bar, total);
+    if (done == progress->phase_done)
+        snprintf(line, sizeof line, "%-6s [%s] %zu/%zu", zoe_phase_name(progress->phase), bar, done,
+                 total);
     else
         snprintf(line, sizeof line, "%-6s [%s] %zu/%zu  %s/%s  %s left",
                  zoe_phase_name(progress->phase), bar, done, total, each_text,
@@ -87,12 +106,14 @@ static void write_plain(const zoe_progress *progress, size_t done, size_t total,
     char each_text[32], left_text[32];
     zoe_duration_print(each_text, sizeof each_text, each);
     zoe_duration_print(left_text, sizeof left_text, left);
-    const char *phase = zoe_phase_name(progress->phase);
+    const char *phase = zoe_phase_name(progress->phase), *unit = unit_of(progress->phase);
+    const char *plural = total == 1 ? "" : "s";
     if (done == 0)
-        zoe_note("%s begins, %zu %s%s", phase, total, unit_of(progress->phase),
-                 total == 1 ? "" : "s");
+        tell(progress, "%s begins, %zu %s%s", phase, total, unit, plural);
+    else if (done == progress->phase_done)
+        tell(progress, "%s goes on after %zu of %zu %s%s", phase, done, total, unit, plural);
     else
-        zoe_note("%s %zu/%zu, %s each, %s left", phase, done, total, each_text, left_text);
+        tell(progress, "%s %zu/%zu, %s each, %s left", phase, done, total, each_text, left_text);
 }
 
 static void write_json(const zoe_progress *progress, size_t done, size_t total, double seconds,
@@ -115,13 +136,17 @@ void zoe_progress_update(void *user, zoe_phase phase, size_t done, size_t total)
         progress->running = true;
         progress->phase = phase;
         progress->phase_begun = now();
+        progress->phase_done = done;
     }
     const double seconds = now() - progress->phase_begun;
-    const double each = done ? seconds / (double)done : NAN;
+    const double each =
+        done > progress->phase_done ? seconds / (double)(done - progress->phase_done) : NAN;
     const double left = each * (double)(total - done);
+    if (progress->style == ZOE_PROGRESS_PLAIN || zoe_log_is_open())
+        write_plain(progress, done, total, each, left);
     switch (progress->style) {
     case ZOE_PROGRESS_AUTO: draw(progress, done, total, each, left); break;
-    case ZOE_PROGRESS_PLAIN: write_plain(progress, done, total, each, left); break;
+    case ZOE_PROGRESS_PLAIN: break;
     case ZOE_PROGRESS_JSON: write_json(progress, done, total, seconds, left); break;
     case ZOE_PROGRESS_NONE: break;
     }

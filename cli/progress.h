@@ -1,5 +1,5 @@
 /* How far a run is: a line that updates on a terminal, plain lines elsewhere, JSON events, or
- * nothing. */
+ * nothing; plain lines in the log whatever the style. */
 #ifndef ZOE_PROGRESS_H
 #define ZOE_PROGRESS_H
 
@@ -16,6 +16,7 @@ typedef struct zoe_progress {
     zoe_progress_style style;
     bool running;
     zoe_phase phase;
+    size_t phase_done; /* units that were done when the phase began: those of an earlier run */
     double begun, phase_begun;       /* seconds of the monotonic clock */
     double seconds[ZOE_PHASE_COUNT]; /* of the phases that ended */
 } zoe_progress;

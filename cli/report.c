@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "log.h"
 #include "message.h"
 
 typedef struct readable {
@@ -63,6 +64,7 @@ static void plan_json(const zoe_job_params *params, const zoe_plan *plan, int th
     zoe_json_size("high_steps", plan->high_steps);
     zoe_json_size("low_steps", plan->low_steps);
     zoe_json_size("passes", plan->passes);
+    zoe_json_size("steps_done", plan->steps_done);
     for (int phase = 0; phase < ZOE_PHASE_COUNT; phase++) {
         char key[32];
         snprintf(key, sizeof key, "%s_bytes", zoe_phase_name((zoe_phase)phase));
@@ -74,27 +76,45 @@ static void plan_json(const zoe_job_params *params, const zoe_plan *plan, int th
     zoe_json_end();
 }
 
-void zoe_report_plan(const zoe_job_params *params, const zoe_plan *plan, int threads)
+static void plan_text(char *text, size_t room, const zoe_job_params *params, const zoe_plan *plan,
+                      int threads)
 {
-    if (zoe_message_is_json()) {
-        plan_json(params, plan, threads);
+    char asked[128] = "", kept[64] = "";
+    if (plan->steps_done > 0)
+        snprintf(kept, sizeof kept, "; %zu steps are done", plan->steps_done);
+    if (plan->width != params->width || plan->height != params->height)
+        snprintf(asked, sizeof asked,
+                 "size: the area of %zux%zu in the shape of the picture, in multiples of 16\n",
+                 params->width, params->height);
+    snprintf(
+        text, room,
+        "picture %zux%zu; video %zux%zu, %zu frame%s at %s a second\n%s"
+        "latent %zu frame%s of %zux%zu, %zu tokens; text tokens: prompt %zu, negative %zu\n"
+        "%s steps: %zu with the high-noise expert, %zu with the low-noise expert; %zu passes%s\n"
+        "memory: text %s, encode %s, steps %s, decode %s; peak %s\n"
+        "seed %lld, %d thread%s",
+        plan->picture_width, plan->picture_height, plan->width, plan->height, plan->frames,
+        plan->frames == 1 ? "" : "s", rate_text(params).text, asked, plan->latent_frames,
+        plan->latent_frames == 1 ? "" : "s", plan->latent_width, plan->latent_height, plan->tokens,
+        plan->prompt_tokens, plan->negative_tokens, solver_text(params->solver), plan->high_steps,
+        plan->low_steps, plan->passes, kept, bytes_text(plan->bytes[ZOE_PHASE_TEXT]).text,
+        bytes_text(plan->bytes[ZOE_PHASE_ENCODE]).text,
+        bytes_text(plan->bytes[ZOE_PHASE_STEPS]).text,
+        bytes_text(plan->bytes[ZOE_PHASE_DECODE]).text, bytes_text(plan->peak).text,
+        (long long)plan->seed, threads, threads == 1 ? "" : "s");
+}
+
+void zoe_report_plan(const zoe_job_params *params, const zoe_plan *plan, int threads, bool say)
+{
+    char text[2048];
+    plan_text(text, sizeof text, params, plan, threads);
+    if (say && !zoe_message_is_json()) {
+        zoe_note("%s", text);
         return;
     }
-    zoe_note("picture %zux%zu; video %zux%zu, %zu frame%s at %s a second\n"
-             "latent %zu frame%s of %zux%zu, %zu tokens; text tokens: prompt %zu, negative %zu\n"
-             "%s steps: %zu with the high-noise expert, %zu with the low-noise expert; %zu passes\n"
-             "memory: text %s, encode %s, steps %s, decode %s; peak %s\n"
-             "seed %lld, %d thread%s",
-             plan->picture_width, plan->picture_height, plan->width, plan->height, plan->frames,
-             plan->frames == 1 ? "" : "s", rate_text(params).text, plan->latent_frames,
-             plan->latent_frames == 1 ? "" : "s", plan->latent_width, plan->latent_height,
-             plan->tokens, plan->prompt_tokens, plan->negative_tokens, solver_text(params->solver),
-             plan->high_steps, plan->low_steps, plan->passes,
-             bytes_text(plan->bytes[ZOE_PHASE_TEXT]).text,
-             bytes_text(plan->bytes[ZOE_PHASE_ENCODE]).text,
-             bytes_text(plan->bytes[ZOE_PHASE_STEPS]).text,
-             bytes_text(plan->bytes[ZOE_PHASE_DECODE]).text, bytes_text(plan->peak).text,
-             (long long)plan->seed, threads, threads == 1 ? "" : "s");
+    zoe_log_note("%s", text);
+    if (say)
+        plan_json(params, plan, threads);
 }
 
 /* "clip.mp4, frames/ and clip.safetensors"; as much of it as fits. */
@@ -143,17 +163,42 @@ static void done_json(const zoe_job_params *params, const zoe_plan *plan,
 void zoe_report_done(const zoe_job_params *params, const zoe_plan *plan,
                      const zoe_progress *progress, double seconds)
 {
-    if (zoe_message_is_json()) {
-        done_json(params, plan, progress, seconds);
-        return;
-    }
-    char names[12288], total[32];
+    char names[12288], total[32], text[sizeof names + 512];
     list_outputs(names, sizeof names, params);
     zoe_duration_print(total, sizeof total, seconds);
-    zoe_note("wrote %s: %zu frame%s of %zux%zu, seed %lld, in %s (text %.1f s, encode %.1f s, "
+    snprintf(text, sizeof text,
+             "wrote %s: %zu frame%s of %zux%zu, seed %lld, in %s (text %.1f s, encode %.1f s, "
              "steps %.1f s, decode %.1f s)",
              names, plan->frames, plan->frames == 1 ? "" : "s", plan->width, plan->height,
              (long long)plan->seed, total, progress->seconds[ZOE_PHASE_TEXT],
              progress->seconds[ZOE_PHASE_ENCODE], progress->seconds[ZOE_PHASE_STEPS],
              progress->seconds[ZOE_PHASE_DECODE]);
+    if (!zoe_message_is_json()) {
+        zoe_note("%s", text);
+        return;
+    }
+    zoe_log_note("%s", text);
+    done_json(params, plan, progress, seconds);
+}
+
+void zoe_report_checkpoint(const zoe_job_params *params, size_t steps)
+{
+    if (!zoe_message_is_json())
+        return;
+    zoe_json_begin("checkpoint");
+    zoe_json_text("path", params->checkpoint);
+    zoe_json_size("steps", steps);
+    zoe_json_end();
+}
+
+void zoe_report_preview(const zoe_job_params *params, size_t step, size_t width, size_t height)
+{
+    if (!zoe_message_is_json())
+        return;
+    zoe_json_begin("preview");
+    zoe_json_size("step", step);
+    zoe_json_text("path", params->preview);
+    zoe_json_size("width", width);
+    zoe_json_size("height", height);
+    zoe_json_end();
 }

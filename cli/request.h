@@ -2,22 +2,37 @@
 #ifndef ZOE_REQUEST_H
 #define ZOE_REQUEST_H
 
+#include "options.h"
 #include "progress.h"
 #include "zoetrope/job.h"
 
 typedef struct zoe_request {
     zoe_job_params job;
-    int solver, dtype, progress, task; /* indices of words */
-    size_t threads;                    /* 0: as many as the machine offers */
+    int solver, dtype, progress, show_preview, task; /* indices of words */
+    size_t threads;                                  /* 0: as many as the machine offers */
+    const char *resume, *from, *log;
     bool help, dry_run, verbose;
-    char *mended[2]; /* prompts that were no UTF-8 */
+
+    zoe_options found;  /* what was on the line */
+    zoe_record *record; /* of --resume or --from, NULL if there is none */
+    char *image;        /* where the picture of a record was found */
+    char *mended[2];    /* prompts that were no UTF-8 */
 } zoe_request;
 
-/* Reads and checks everything that can be told without a file. Prints notes on official options
- * without meaning here. Returns 0, or the exit code after saying what is wrong; zoe_request_free in
- * any case. */
-int zoe_request_read(zoe_request *request, int argc, char **argv);
+/* Reads the line, nothing more; turns on JSON and the log if they are asked for. Returns 0, or the
+ * exit code after saying what is wrong; zoe_request_free in any case. */
+int zoe_request_parse(zoe_request *request, int argc, char **argv);
+/* Adds what a record knows and checks what can be told without the model. Prints notes on official
+ * options without meaning here. Returns as above. */
+int zoe_request_complete(zoe_context *ctx, zoe_request *request, int argc, char **argv);
 void zoe_request_free(zoe_request *request);
+
+/* Was the option on the line, by this or another name? */
+bool zoe_request_gave(const zoe_request *request, const char *option);
+/* Reads the record that --resume or --from names and makes the request what it tells, as far as
+ * nothing else is given. Returns as above. No checkpoint under --resume: nothing changes. */
+int zoe_request_recall(zoe_context *ctx, zoe_request *request);
+
 /* Runs `zoe generate`. */
 int zoe_generate_main(int argc, char **argv);
 

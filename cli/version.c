@@ -42,5 +42,6 @@ const zoe_command zoe_version_command = {
     .name = "version",
     .summary = "what this program was built with",
     .usage = "",
+    .operands = ZOE_OPERANDS_NONE,
     .run = run,
 };

@@ -1,0 +1,227 @@
+/* zoe preview-fit: what `zoe generate --preview` needs to know of a VAE, learned from pictures. */
+#include <math.h>
+#include <stdio.h>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "job/job.h"
+#include "message.h"
+#include "model/preview.h"
+
+typedef struct request {
+    const char *model, *vae, *out;
+    size_t width, height; /* their product is the area to which larger pictures are scaled down */
+    size_t threads;
+    bool help;
+} request;
+
+#define AT(member) .at = offsetof(request, member)
+
+/* clang-format off */
+static const zoe_option rows[] = {
+    {ZOE_OPTION_TEXT, "model", AT(model), .value = "DIR",
+     .help = "checkpoint whose VAE is meant"},
+    {ZOE_OPTION_TEXT, "vae", AT(vae), .value = "PATH", .help = "the VAE itself, instead"},
+    {ZOE_OPTION_TEXT, "out", 'o', AT(out), .value = "FILE",
+     .help = "where the factors go; generate finds them by themselves as\n"
+             "preview.json in the checkpoint's folder or beside the VAE"},
+    {ZOE_OPTION_SIZE, "size", 's', AT(width), .at2 = offsetof(request, height), .low = 16,
+     .high = 4096.0 * 4096.0, .value = "WxH",
+     .help = "area to which larger pictures are scaled down [832x480]"},
+    {ZOE_OPTION_COUNT, "threads", 't', AT(threads), .low = 1, .high = 1024, .value = "N",
+     .help = "number of threads [as many as the process may use]; the\nresult does not depend on it"},
+    {ZOE_OPTION_FLAG, "help", 'h', AT(help), .help = "this text"},
+};
+/* clang-format on */
+#define ROWS (sizeof rows / sizeof rows[0])
+
+/* A picture stands still for so many frames: the latent of a first frame is made in another way
+ * than that of later ones, and the factors serve both. */
+enum { FRAMES = 9, LATENT_FRAMES = 3 };
+
+typedef struct still {
+    const float *frame;
+    size_t count; /* values of it */
+} still;
+
+static zoe_status read_still(void *user, float *frame, size_t index)
+{
+    const still *s = user;
+    (void)index;
+    memcpy(frame, s->frame, s->count * sizeof *frame);
+    return ZOE_OK;
+}
+
+/* frame [H, W, 3] and its latents. */
+static zoe_status add_frame(zoe_context *ctx, zoe_projection_fit *fit, const zoe_vae *vae,
+                            const float *frame, size_t H, size_t W)
+{
+    const size_t h = H / 8, w = W / 8, cells = LATENT_FRAMES * h * w;
+    void *latent = NULL, *colours = NULL;
+    zoe_status status;
+    still s = {.frame = frame, .count = 3 * H * W};
+    TRY_GOTO(zoe_alloc(ctx, &latent, zoe_vae_channels(vae) * cells, sizeof(float), "latent"));
+    TRY_GOTO(zoe_alloc(ctx, &colours, 3 * h * w, sizeof(float), "colours"));
+    TRY_GOTO(zoe_vae_encode(ctx, vae, latent, FRAMES, H, W, read_still, &s, NULL, NULL));
+    zoe_cell_colours(colours, h, w, frame, H, W);
+    for (size_t t = 0; t < LATENT_FRAMES; t++)
+        zoe_projection_fit_add(fit, (const float *)latent + t * h * w, cells, colours, h * w);
+done:
+    zoe_free(latent);
+    zoe_free(colours);
+    return status;
+}
+
+static zoe_status add_picture(zoe_context *ctx, zoe_projection_fit *fit, const zoe_vae *vae,
+                              const char *path, size_t most_area)
+{
+    zoe_picture picture;
+    float *frame = NULL;
+    size_t H, W;
+    zoe_status status;
+    TRY(zoe_picture_read(ctx, &picture, path, false));
+    const size_t own = picture.width * picture.height;
+    TRY_GOTO(zoe_size_i2v(ctx, &H, &W, picture.height, picture.width,
+                          own < most_area ? own : most_area));
+    TRY_GOTO(zoe_picture_to_frame(ctx, &frame, H, W, &picture));
+    status = add_frame(ctx, fit, vae, frame, H, W);
+done:
+    if (status != ZOE_OK)
+        zoe_fail_in(ctx, "%s", path);
+    zoe_picture_free(&picture);
+    zoe_free(frame);
+    return status;
+}
+
+static zoe_status fit_pictures(zoe_context *ctx, const request *r, const zoe_vae *vae,
+                               const zoe_options *found)
+{
+    zoe_projection_fit *fit;
+    zoe_projection projection;
+    double error;
+    zoe_status status;
+    TRY(zoe_projection_fit_new(ctx, &fit, zoe_vae_channels(vae)));
+    for (size_t i = 0; i < found->operands; i++) {
+        TRY_GOTO(zoe_check_cancel(ctx));
+        TRY_GOTO(add_picture(ctx, fit, vae, found->operand[i], r->width * r->height));
+    }
+    TRY_GOTO(zoe_projection_fit_solve(ctx, fit, &projection, &error));
+    TRY_GOTO(zoe_projection_write(ctx, r->out, &projection));
+    zoe_note("wrote %s: fitted to %zu picture%s, %zu latent positions; colours are met to %.1f dB",
+             r->out, found->operands, found->operands == 1 ? "" : "s",
+             zoe_projection_fit_cells(fit), error > 0.0 ? -20.0 * log10(error) : INFINITY);
+done:
+    zoe_projection_fit_free(fit);
+    return status;
+}
+
+static zoe_status fit_vae(zoe_context *ctx, const request *r, const zoe_options *found)
+{
+    zoe_parts parts = {.vae = NULL};
+    zoe_job_params params;
+    zoe_store *store = NULL;
+    zoe_vae *vae = NULL;
+    zoe_status status;
+    zoe_job_params_init(&params);
+    params.model = r->model;
+    TRY_GOTO(zoe_output_probe(ctx, r->out));
+    if (!r->vae)
+        TRY_GOTO(zoe_parts_locate(ctx, &parts, &params));
+    TRY_GOTO(zoe_store_open(ctx, &store, r->vae ? r->vae : parts.vae, ZOE_NAMES_WAN_VAE));
+    TRY_GOTO(zoe_vae_open(ctx, &vae, store));
+    status = fit_pictures(ctx, r, vae, found);
+done:
+    zoe_vae_close(vae);
+    zoe_store_close(store);
+    zoe_parts_free(&parts);
+    return status;
+}
+
+static int exit_code_of(zoe_status status)
+{
+    switch (status) {
+    case ZOE_OK: return ZOE_EXIT_DONE;
+    case ZOE_NOMEM: return ZOE_EXIT_MEMORY;
+    case ZOE_INVALID: return ZOE_EXIT_USAGE;
+    case ZOE_CANCELLED: return ZOE_EXIT_INTERRUPTED;
+    case ZOE_MISSING:
+    case ZOE_FORMAT:
+    case ZOE_UNSUPPORTED:
+    case ZOE_NONFINITE: return ZOE_EXIT_INPUT;
+    case ZOE_IO:
+    case ZOE_PEER:
+    case ZOE_DEVICE:
+    case ZOE_INTERNAL: break;
+    }
+    return ZOE_EXIT_FAILED;
+}
+
+static void on_log(void *user, zoe_level level, const char *text)
+{
+    (void)user;
+    if (level == ZOE_WARNING)
+        zoe_warn("%s", text);
+}
+
+static int run_fit(const request *r, const zoe_options *found)
+{
+    zoe_context *ctx = zoe_context_new((int)r->threads);
+    if (!ctx)
+        return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
+    zoe_context_set_log(ctx, on_log, NULL);
+    zoe_interrupt_begin(ctx);
+    const zoe_status status = fit_vae(ctx, r, found);
+    zoe_interrupt_end();
+    const char *message = zoe_context_message(ctx);
+    const int code = status == ZOE_OK
+                         ? ZOE_EXIT_DONE
+                         : zoe_refuse(exit_code_of(status), zoe_status_name(status), "%s",
+                                      *message ? message : zoe_status_name(status));
+    zoe_context_free(ctx);
+    return code;
+}
+
+static int refuse(const char *text)
+{
+    return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", text);
+}
+
+static int preview_fit_main(int argc, char **argv)
+{
+    static zoe_options found;
+    request r = {.width = 832, .height = 480};
+    if (!zoe_options_parse(&found, &r, rows, ROWS, argc, argv, 1, "zoe preview-fit"))
+        return refuse(found.mistake);
+    if (r.help) {
+        zoe_command_help(&zoe_preview_fit_command);
+        return ZOE_EXIT_DONE;
+    }
+    if (!r.model && !r.vae)
+        return refuse("--model or --vae is missing: the checkpoint, or its VAE alone");
+    if (!r.out)
+        return refuse("--out is missing: the file for the factors, such as preview.json");
+    if (found.operands == 0)
+        return refuse("no pictures: a few that show all colours are wanted, a dozen is plenty");
+    return run_fit(&r, &found);
+}
+
+static const char text[] =
+    "Between the steps of a run, a latent is shown without the VAE's decoder: each of its\n"
+    "positions becomes one colour by a linear map. This command learns the map from\n"
+    "pictures, by least squares, and writes it as a small JSON file. Without such a file a\n"
+    "run learns it from its own picture, which is enough in most cases.\n";
+
+static const char examples[] = "For a checkpoint, from photographs:\n"
+                               "  zoe preview-fit --model Wan2.2-I2V-A14B photos/*.jpg \\\n"
+                               "    --out Wan2.2-I2V-A14B/preview.json\n";
+
+const zoe_command zoe_preview_fit_command = {
+    .name = "preview-fit",
+    .summary = "learns from pictures how to show latents",
+    .usage = "--model DIR PICTURE... --out FILE",
+    .text = text,
+    .examples = examples,
+    .rows = rows,
+    .n_rows = ROWS,
+    .run = preview_fit_main,
+};
