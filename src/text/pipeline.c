@@ -171,9 +171,11 @@ zoe_status zoe_pipeline_read(zoe_context *ctx, zoe_pipeline **pipeline, const vo
     void *p;
     *pipeline = NULL;
     json_t *root = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!root)
+    if (!root) { /* without memory, jansson finds syntax errors where there are none */
+        TRY(zoe_alloc_probe(ctx, bytes, "tokenizer"));
         return zoe_fail(ctx, ZOE_FORMAT, "line %d, column %d: %s", error.line, error.column,
                         error.text);
+    }
     zoe_pipeline *pipe = NULL;
     zoe_status status;
     TRY_GOTO(zoe_alloc_zero(ctx, &p, 1, sizeof(zoe_pipeline), "tokenizer"));

@@ -17,6 +17,17 @@ zoe generate -h --nonsense
 expect_code 0
 expect_same stdout help
 
+# Every command has one, that says where the options are and what the exit codes mean.
+for command in compare completion help; do
+    zoe help $command
+    expect_code 0
+    grep -q "^zoe $command: " stdout || bad "no help for $command"
+    grep -qF 'Exit codes: 0 done; 1 the run failed; ' stdout || bad "the help of $command lacks the exit codes"
+    cp stdout help
+    zoe $command --help
+    expect_same stdout help
+done
+
 zoe --help
 expect_code 0
 grep -q version stdout || bad "the list of commands is not whole"

@@ -30,7 +30,9 @@ expect_same zoe.mp4 kept
 zoe generate --threads 1 --high-noise "$CKPT/high_noise_model" --vae "$CKPT/Wan2.1_VAE.pth" \
     --low-noise "$CKPT/low_noise_model/diffusion_pytorch_model.safetensors" \
     --text-encoder "$CKPT/models_t5_umt5-xxl-enc-bf16.pth" --tokenizer "$CKPT/google/umt5-xxl" \
-    --prompt "A white cat sits." --size 64x64 --frames 5 --steps 2 --seed 1 --latents-out parts.safetensors "$IMAGE"
+    --prompt "A white cat sits." --size 64x64 --frames 5 --steps 2 --seed 1 --no-metadata --latents-out parts.safetensors \
+    "$IMAGE"
 expect_code 0
+tiny --latents-out ours.safetensors --negative-prompt '' --no-metadata
 expect_same ours.safetensors parts.safetensors
 finish

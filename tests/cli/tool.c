@@ -1,12 +1,17 @@
 /* What the shell scripts of the command line's tests cannot do themselves.
  *
  *     cli_tool json FILE                    every line is a JSON object with "event"
+ *     cli_tool events FILE [DONE]           the lines are the events of a run as the manual page has them; with DONE
+ *                                           any word, also to its last one
  *     cli_tool get FILE EVENT KEY           the value of KEY in the last such event
+ *     cli_tool value FILE KEY ...           what stands in the one JSON object of FILE at these keys and indices
+ *     cli_tool flip FILE N                  flips the lowest bit of byte N, counted from the end if negative
  *     cli_tool poison FILE TENSOR           the first value of a safetensors tensor becomes NaN
  *     cli_tool spoil_vae IN OUT TENSOR X    a VAE as safetensors; the first value of an f32 tensor becomes X
  *     cli_tool picture FILE W H             a PPM with a gradient
  *     cli_tool video FILE W H N             a video of N frames
  *     cli_tool probe FILE                   "W H FRAMES" of a video
+ *     cli_tool rate FILE                    its frames a second, "N/D"
  *     cli_tool signal NAME N TEXT COMMAND   runs COMMAND; when its standard error has TEXT, sends the signal N times;
  *                                           exits like COMMAND, with 128 + n for a signal, 99 if TEXT never came
  *     cli_tool memory COMMAND               runs COMMAND, then prints the most memory that it held, in bytes
@@ -28,6 +33,7 @@
 #include <libavformat/avformat.h>
 
 #include "base/base.h"
+#include "events.h"
 #include "media/media.h"
 #include "store/store.h"
 
@@ -69,6 +75,17 @@ static void see_nothing(const json_t *object, void *user)
     (void)user;
 }
 
+static int check_events(const char *path, bool whole)
+{
+    event_check c = {.phase = -1};
+    const int code = each_event(path, see_event, &c);
+    if (code == 0 && c.fault)
+        return fail(path, c.fault);
+    if (code == 0 && whole && !c.ended)
+        return fail(path, "the last event is missing");
+    return code;
+}
+
 typedef struct wanted {
     const char *event, *key;
     char *value;
@@ -100,7 +117,38 @@ static int get(const char *path, const char *event, const char *key)
     return code;
 }
 
+static int value(const char *path, int keys, char **key)
+{
+    json_error_t error;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    const json_t *at = root;
+    if (!root)
+        return fail(path, error.text);
+    for (int i = 0; i < keys && at; i++)
+        at = json_is_array(at) ? json_array_get(at, (size_t)strtoul(key[i], NULL, 10))
+                               : json_object_get(at, key[i]);
+    char *text = json_is_string(at) ? strdup(json_string_value(at)) : json_dumps(at, JSON_ENCODE_ANY);
+    const int code = text ? 0 : fail(path, "not there");
+    if (text)
+        puts(text);
+    free(text);
+    json_decref(root);
+    return code;
+}
+
 /* ---- files ---- */
+
+static int flip(const char *path, long at)
+{
+    FILE *file = fopen(path, "r+b");
+    if (!file || fseek(file, at, at < 0 ? SEEK_END : SEEK_SET) != 0)
+        return fail(path, strerror(errno));
+    const int byte = fgetc(file);
+    if (byte == EOF || fseek(file, -1, SEEK_CUR) != 0 || fputc(byte ^ 1, file) == EOF ||
+        fclose(file) != 0)
+        return fail(path, "cannot flip");
+    return 0;
+}
 
 static int poison_at(FILE *file, const json_t *header, uint64_t header_bytes, const char *tensor)
 {
@@ -229,6 +277,18 @@ static int probe(const char *path)
     return 0;
 }
 
+static int rate(const char *path)
+{
+    AVFormatContext *format = NULL;
+    if (avformat_open_input(&format, path, NULL, NULL) < 0 ||
+        avformat_find_stream_info(format, NULL) < 0 || format->nb_streams != 1)
+        return fail(path, "no video");
+    const AVRational r = format->streams[0]->avg_frame_rate;
+    printf("%d/%d\n", r.num, r.den);
+    avformat_close_input(&format);
+    return 0;
+}
+
 /* ---- signals ---- */
 
 static int signal_number(const char *name)
@@ -236,6 +296,7 @@ static int signal_number(const char *name)
     return strcmp(name, "INT") == 0    ? SIGINT
            : strcmp(name, "TERM") == 0 ? SIGTERM
            : strcmp(name, "HUP") == 0  ? SIGHUP
+           : strcmp(name, "KILL") == 0 ? SIGKILL
                                        : 0;
 }
 
@@ -355,8 +416,14 @@ int main(int argc, char **argv)
     const char *what = argc > 2 ? argv[1] : "";
     if (strcmp(what, "json") == 0 && argc == 3)
         return each_event(argv[2], see_nothing, NULL);
+    if (strcmp(what, "events") == 0 && (argc == 3 || argc == 4))
+        return check_events(argv[2], argc == 4);
+    if (strcmp(what, "value") == 0 && argc > 3)
+        return value(argv[2], argc - 3, argv + 3);
     if (strcmp(what, "get") == 0 && argc == 5)
         return get(argv[2], argv[3], argv[4]);
+    if (strcmp(what, "flip") == 0 && argc == 4)
+        return flip(argv[2], atol(argv[3]));
     if (strcmp(what, "poison") == 0 && argc == 4)
         return poison(argv[2], argv[3]);
     if (strcmp(what, "spoil_vae") == 0 && argc == 6)
@@ -367,6 +434,8 @@ int main(int argc, char **argv)
         return video(argv[2], number_of(argv[3]), number_of(argv[4]), number_of(argv[5]));
     if (strcmp(what, "probe") == 0 && argc == 3)
         return probe(argv[2]);
+    if (strcmp(what, "rate") == 0 && argc == 3)
+        return rate(argv[2]);
     if (strcmp(what, "signal") == 0 && argc > 5)
         return run_and_signal(argv[2], atoi(argv[3]), argv[4], argv + 5);
     if (strcmp(what, "terminal") == 0 && argc > 3)
