@@ -1,4 +1,5 @@
-/* Any bytes as a picture: a picture or a refusal with a sentence, nothing else. */
+/* Any bytes as a picture: a picture or a refusal with a sentence, nothing else. The last byte says
+ * whether it is turned as its file asks, and laid over a colour. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -12,7 +13,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     zoe_picture picture;
     if (!ctx)
         return 0;
-    const zoe_status status = zoe_picture_decode(ctx, &picture, data, size, false);
+    static const uint8_t colour[3] = {1, 2, 3};
+    const unsigned last = size ? data[size - 1] : 0;
+    const zoe_status status =
+        zoe_picture_decode_on(ctx, &picture, data, size, (last & 1) != 0, last & 2 ? colour : NULL);
     if (status == ZOE_OK ? !picture.rgb || picture.width == 0 || picture.height == 0
                          : picture.rgb || zoe_context_message(ctx)[0] == '\0')
         abort();
