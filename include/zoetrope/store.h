@@ -145,8 +145,8 @@ size_t zoe_lora_find(const zoe_lora *lora, const char *name);
 typedef struct zoe_lora_summary {
     size_t keys;                  /* tensors of the file */
     size_t products, differences; /* parts of either kind */
-    size_t unmatched, skipped;    /* keys that fit nothing; of a patch_embedding that does not fit */
-    size_t rank;                  /* the greatest R */
+    size_t unmatched, skipped; /* keys that fit nothing; of a patch_embedding that does not fit */
+    size_t rank;               /* the greatest R */
 } zoe_lora_summary;
 zoe_lora_summary zoe_lora_summary_of(const zoe_lora *lora);
 /* Key i < unmatched. */

@@ -81,7 +81,7 @@ typedef struct zoe_wan_dims {
     size_t dim, ffn_dim, heads, layers, in_dim, out_dim, freq_dim, text_len, text_dim;
     size_t image_dim;       /* width of the CLIP features of the picture; 0: no image branch */
     size_t image_positions; /* rows of their position embedding (first and last frame); 0: none */
-    size_t adapter_rank;    /* ranks of all LoRAs of one layer together, at most; work spaces for more
+    size_t adapter_rank; /* ranks of all LoRAs of one layer together, at most; work spaces for more
                                serve as well */
     float eps;
 } zoe_wan_dims;

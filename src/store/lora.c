@@ -347,7 +347,9 @@ static zoe_status fill(reader *r)
     if (lora->n == 0)
         return no_match(r);
     report(r);
-    return zoe_store_verify(r->ctx, lora->store, NULL, NULL, NULL);
+    TRY(zoe_store_verify(r->ctx, lora->store, NULL, NULL, NULL));
+    zoe_store_drop(lora->store); /* read again when a layer wants it */
+    return ZOE_OK;
 }
 
 zoe_status zoe_lora_of(zoe_context *ctx, zoe_lora **lora, zoe_store *store, const zoe_store *target,
