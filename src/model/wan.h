@@ -142,8 +142,8 @@ static inline zoe_tensor wan_heads(zoe_tensor t, size_t heads)
 
 /* Runs a layer: args have everything but w and bias. `low` [rows, adapter_rank] f32 is for the products
  * of LoRAs, which go through x in runs of its rows. */
-zoe_status wan_linear_run(zoe_context *ctx, const wan_linear *l, zoe_linear_args args,
-                          zoe_tensor low, zoe_workspace work);
+zoe_status zoe_wan_linear_run(zoe_context *ctx, const wan_linear *l, zoe_linear_args args,
+                              zoe_tensor low, zoe_workspace work);
 /* The first product of a LoRA, for plans. */
 static inline zoe_linear_args wan_low_args(zoe_tensor low, zoe_tensor x)
 {
@@ -158,8 +158,8 @@ typedef struct wan_visitor {
                          size_t n);
     void *user;
 } wan_visitor;
-zoe_status wan_visit(zoe_wan *m, const wan_visitor *visitor);
-void wan_adapters_free(zoe_wan *m);
+zoe_status zoe_wan_visit(zoe_wan *m, const wan_visitor *visitor);
+void zoe_wan_adapters_free(zoe_wan *m);
 
 zoe_status zoe_wan_blocks(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w,
                           const zoe_wan_text *text, const zoe_probe *probe);

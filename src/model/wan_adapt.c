@@ -35,8 +35,8 @@ static zoe_status low_products(zoe_context *ctx, const wan_pair *pairs, zoe_tens
     return ZOE_OK;
 }
 
-zoe_status wan_linear_run(zoe_context *ctx, const wan_linear *l, zoe_linear_args args,
-                          zoe_tensor low, zoe_workspace work)
+zoe_status zoe_wan_linear_run(zoe_context *ctx, const wan_linear *l, zoe_linear_args args,
+                              zoe_tensor low, zoe_workspace work)
 {
     args.w = l->w;
     args.bias = zoe_tensor_1d(l->bias, ZOE_F32, l->w.shape[0]);
@@ -167,7 +167,7 @@ static zoe_status check(zoe_context *ctx, adaptation *a, const wan_visitor *visi
     if (!isfinite(a->strength))
         return zoe_fail(ctx, ZOE_INVALID, "%s: strength %g is not finite", path,
                         (double)a->strength);
-    TRY(wan_visit(a->m, visitor));
+    TRY(zoe_wan_visit(a->m, visitor));
     if (a->unfit || a->met != zoe_lora_count(a->lora))
         return zoe_fail(ctx, ZOE_INVALID, "%s: was opened for another network", path);
     return ZOE_OK;
@@ -188,12 +188,12 @@ zoe_status zoe_wan_adapt(zoe_context *ctx, zoe_wan *wan, const zoe_lora *lora, f
     a.adapter->used = 0;
     wan->adapters = a.adapter;
     wan->adapter_bytes += sizeof(wan_adapter) + count * sizeof(wan_pair);
-    TRY(wan_visit(wan, &visitor));
+    TRY(zoe_wan_visit(wan, &visitor));
     wan->dims.adapter_rank = a.rank;
     return ZOE_OK;
 }
 
-void wan_adapters_free(zoe_wan *m)
+void zoe_wan_adapters_free(zoe_wan *m)
 {
     while (m->adapters) {
         wan_adapter *next = m->adapters->next;

@@ -32,7 +32,7 @@ static zoe_status linear(const block_run *r, zoe_tensor y, zoe_tensor x, const w
 {
     const zoe_linear_args args = {
         .y = y, .x = x, .activation = activation, .gate = gate, .residual = residual};
-    return wan_linear_run(r->ctx, l, args, r->w->low, r->w->work);
+    return zoe_wan_linear_run(r->ctx, l, args, r->w->low, r->w->work);
 }
 
 static zoe_status plain(const block_run *r, zoe_tensor y, zoe_tensor x, const wan_linear *l)

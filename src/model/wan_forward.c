@@ -165,7 +165,7 @@ static zoe_status row_linear(zoe_context *ctx, const zoe_wan *m, const zoe_wan_w
                                   .x = zoe_tensor_2d(x, ZOE_F32, 1, l->w.shape[1]),
                                   .activation = activation,
                                   .round_weights = m->bf16};
-    return wan_linear_run(ctx, l, args, w->low, w->work);
+    return zoe_wan_linear_run(ctx, l, args, w->low, w->work);
 }
 
 /* Embedding and modulations of one timestep, row `time` of the buffers. */
@@ -238,7 +238,7 @@ static zoe_status embed_patches(zoe_context *ctx, const zoe_wan *m, zoe_wan_work
         zoe_parallel_for(ctx, count, gather_patch, &task);
         const zoe_linear_args args = {.y = wan_rows(w->x, first, count),
                                       .x = wan_rows(w->patches, 0, count)};
-        TRY(wan_linear_run(ctx, &m->patch, args, w->low, w->work));
+        TRY(zoe_wan_linear_run(ctx, &m->patch, args, w->low, w->work));
     }
     return ZOE_OK;
 }
@@ -274,7 +274,7 @@ static zoe_status run_head(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w, 
                                           .eps = m->dims.eps};
         TRY(zoe_layer_norm(ctx, &norm));
         const zoe_linear_args args = {.y = out, .x = in, .round_weights = m->bf16};
-        TRY(wan_linear_run(ctx, &m->head, args, w->low, w->work));
+        TRY(zoe_wan_linear_run(ctx, &m->head, args, w->low, w->work));
         zoe_probe_see(probe, "head", out);
         for (size_t i = 0; i < c.count; i++)
             scatter_patch(velocity, w, first + i,

@@ -312,7 +312,7 @@ static zoe_status visit_block(const walk *l, size_t i)
     return visit_linear(l, &b->ffn2, prefix, "ffn.2", D, N);
 }
 
-zoe_status wan_visit(zoe_wan *m, const wan_visitor *visitor)
+zoe_status zoe_wan_visit(zoe_wan *m, const wan_visitor *visitor)
 {
     const zoe_wan_dims *d = &m->dims;
     const walk *l = &(walk){m, visitor};
@@ -360,7 +360,7 @@ static zoe_status load(loader *l)
     void *p;
     TRY(zoe_alloc_zero(l->ctx, &p, l->m->dims.layers, sizeof *l->m->blocks, "transformer"));
     l->m->blocks = p;
-    return wan_visit(l->m, &visitor);
+    return zoe_wan_visit(l->m, &visitor);
 }
 
 zoe_status zoe_wan_open(zoe_context *ctx, zoe_wan **wan, const zoe_store *store,
@@ -392,7 +392,7 @@ void zoe_wan_close(zoe_wan *wan)
     if (!wan)
         return;
     zoe_vectors_free(&wan->vectors);
-    wan_adapters_free(wan);
+    zoe_wan_adapters_free(wan);
     zoe_free(wan->blocks);
     zoe_free(wan);
 }

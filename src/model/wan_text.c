@@ -76,7 +76,7 @@ static zoe_status run_linear(zoe_context *ctx, const text_run *r, zoe_tensor y, 
                              const wan_linear *l, zoe_activation activation)
 {
     const zoe_linear_args args = {.y = y, .x = x, .activation = activation};
-    return wan_linear_run(ctx, l, args, r->low, r->work);
+    return zoe_wan_linear_run(ctx, l, args, r->low, r->work);
 }
 
 zoe_bytes zoe_wan_text_bytes(const zoe_wan_dims *d, bool bf16, size_t rows, size_t image_rows)

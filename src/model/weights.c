@@ -21,7 +21,8 @@ static zoe_status find(zoe_context *ctx, const zoe_store *store, zoe_tensor *t, 
         return zoe_fail(ctx, ZOE_MISSING, "%s: tensor %s is not there", zoe_store_path(store),
                         full);
     if (!zoe_dtype_is_float(t->dtype) || t->dtype == ZOE_F64)
-        return zoe_fail(ctx, ZOE_UNSUPPORTED, "%s: tensor %s is %s; a float type up to f32 is wanted",
+        return zoe_fail(ctx, ZOE_UNSUPPORTED,
+                        "%s: tensor %s is %s; a float type up to f32 is wanted",
                         zoe_store_path(store), full, zoe_dtype_name(t->dtype));
     return ZOE_OK;
 }
@@ -96,11 +97,12 @@ zoe_status zoe_matrix(zoe_context *ctx, const zoe_store *store, zoe_tensor *matr
                         zoe_tensor_describe(shape, sizeof shape, t), wanted[0], wanted[1]);
     }
     if (columns && width % zoe_block_elements(t.dtype))
-        return zoe_fail(ctx, ZOE_UNSUPPORTED,
-                        "%s: tensor %s%s is %s, but its rows of %zu elements are no whole blocks of "
-                        "%zu, which products need",
-                        zoe_store_path(store), prefix, name, zoe_dtype_name(t.dtype), width,
-                        zoe_block_elements(t.dtype));
+        return zoe_fail(
+            ctx, ZOE_UNSUPPORTED,
+            "%s: tensor %s%s is %s, but its rows of %zu elements are no whole blocks of "
+            "%zu, which products need",
+            zoe_store_path(store), prefix, name, zoe_dtype_name(t.dtype), width,
+            zoe_block_elements(t.dtype));
     *matrix = zoe_tensor_2d(t.data, t.dtype, t.shape[0], width);
     matrix->scaling = t.scaling;
     return ZOE_OK;

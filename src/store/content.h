@@ -13,9 +13,9 @@ typedef struct zoe_entry {
     char *official;   /* the name that the tables give, or NULL */
     const char *name; /* the one of these to go by */
     zoe_tensor tensor;
-    void *copy;  /* the data, if they could not stay in the map */
+    void *copy;    /* the data, if they could not stay in the map */
     void *scaling; /* what tensor.scaling points to, if anything */
-    size_t file; /* index into files */
+    size_t file;   /* index into files */
 } zoe_entry;
 
 struct zoe_store {
@@ -66,8 +66,7 @@ zoe_status zoe_safetensors_stream(zoe_context *ctx, const char *path,
                                   const char *const (*metadata)[2], size_t n_meta,
                                   zoe_tensor_writer write, void *user);
 zoe_status zoe_gguf_stream(zoe_context *ctx, const char *path, const zoe_named_tensor *tensors,
-                           size_t n, const char *architecture, zoe_tensor_writer write,
-                           void *user);
+                           size_t n, const char *architecture, zoe_tensor_writer write, void *user);
 
 /* The readers: add the tensors of files[file] to the store. */
 zoe_status zoe_safetensors_read(zoe_context *ctx, zoe_store *store, size_t file);

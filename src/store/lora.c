@@ -52,7 +52,7 @@ static bool is_factor_type(zoe_dtype dtype)
 
 static zoe_status check_key(const reader *r, const zoe_entry *entry)
 {
-    const char *kind = lora_key_foreign(entry->name);
+    const char *kind = zoe_lora_key_foreign(entry->name);
     if (kind)
         return zoe_fail(r->ctx, ZOE_UNSUPPORTED, "%s: is a %s (it has %s), which is not supported",
                         r->path, kind, entry->name);
@@ -87,9 +87,9 @@ static zoe_status resolve_keys(reader *r)
     for (size_t i = 0; i < store->n; i++) {
         const zoe_entry *entry = &store->entries[i];
         piece p = {.entry = entry};
-        if (aliases.n == 0 && lora_key_is_flat(entry->name))
-            TRY_GOTO(lora_aliases_new(r->ctx, &aliases, r->target));
-        if (!lora_key_resolve(r->target, &aliases, entry->name, &p.tensor, &p.role)) {
+        if (aliases.n == 0 && zoe_lora_key_is_flat(entry->name))
+            TRY_GOTO(zoe_lora_aliases_new(r->ctx, &aliases, r->target));
+        if (!zoe_lora_key_resolve(r->target, &aliases, entry->name, &p.tensor, &p.role)) {
             leave_out(r, entry->name);
             continue;
         }
@@ -99,7 +99,7 @@ static zoe_status resolve_keys(reader *r)
     if (r->n)
         qsort(r->pieces, r->n, sizeof *r->pieces, piece_order);
 done:
-    lora_aliases_free(&aliases);
+    zoe_lora_aliases_free(&aliases);
     return status;
 }
 

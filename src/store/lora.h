@@ -18,16 +18,16 @@ typedef struct lora_aliases {
 } lora_aliases;
 
 /* The aliases of every layer of the model, sorted. */
-zoe_status lora_aliases_new(zoe_context *ctx, lora_aliases *aliases, const zoe_store *target);
-void lora_aliases_free(lora_aliases *aliases);
+zoe_status zoe_lora_aliases_new(zoe_context *ctx, lora_aliases *aliases, const zoe_store *target);
+void zoe_lora_aliases_free(lora_aliases *aliases);
 
 /* Does the name say layers with underscores? */
-bool lora_key_is_flat(const char *key);
+bool zoe_lora_key_is_flat(const char *key);
 /* Which tensor of the model a key belongs to, and as what. False if to none. */
-bool lora_key_resolve(const zoe_store *target, const lora_aliases *aliases, const char *key,
-                      size_t *tensor, lora_role *role);
+bool zoe_lora_key_resolve(const zoe_store *target, const lora_aliases *aliases, const char *key,
+                          size_t *tensor, lora_role *role);
 /* The kind of adapter that a key tells and that is no LoRA; NULL if it tells none. */
-const char *lora_key_foreign(const char *key);
+const char *zoe_lora_key_foreign(const char *key);
 
 /* A LoRA of a store that is open; the LoRA closes it, also on failure. peft: the configuration that
  * diffusers keeps in the file's metadata, JSON, or NULL. */

@@ -59,7 +59,7 @@ static const struct {
     {".weight_scale", "LoRA in scaled fp8"},
 };
 
-const char *lora_key_foreign(const char *key)
+const char *zoe_lora_key_foreign(const char *key)
 {
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (strstr(key, foreign[i].part))
@@ -123,7 +123,7 @@ static int alias_order(const void *a, const void *b)
     return strcmp(x->text, y->text);
 }
 
-zoe_status lora_aliases_new(zoe_context *ctx, lora_aliases *aliases, const zoe_store *target)
+zoe_status zoe_lora_aliases_new(zoe_context *ctx, lora_aliases *aliases, const zoe_store *target)
 {
     for (size_t i = 0; i < target->n; i++) {
         const char *official = target->entries[i].name;
@@ -145,7 +145,7 @@ zoe_status lora_aliases_new(zoe_context *ctx, lora_aliases *aliases, const zoe_s
     return ZOE_OK;
 }
 
-void lora_aliases_free(lora_aliases *aliases)
+void zoe_lora_aliases_free(lora_aliases *aliases)
 {
     for (size_t i = 0; i < aliases->n; i++) {
         zoe_free(aliases->items[i].text);
@@ -155,7 +155,7 @@ void lora_aliases_free(lora_aliases *aliases)
     *aliases = (lora_aliases){0};
 }
 
-bool lora_key_is_flat(const char *key)
+bool zoe_lora_key_is_flat(const char *key)
 {
     return strncmp(key, flat_prefix, sizeof flat_prefix - 1) == 0;
 }
@@ -212,8 +212,8 @@ static const char *strip(const char *name)
     return NULL;
 }
 
-bool lora_key_resolve(const zoe_store *target, const lora_aliases *aliases, const char *key,
-                      size_t *tensor, lora_role *role)
+bool zoe_lora_key_resolve(const zoe_store *target, const lora_aliases *aliases, const char *key,
+                          size_t *tensor, lora_role *role)
 {
     const size_t length = strlen(key);
     char layer[NAME];
@@ -225,7 +225,7 @@ bool lora_key_resolve(const zoe_store *target, const lora_aliases *aliases, cons
         memcpy(layer, key, length - n);
         layer[length - n] = '\0';
         *role = suffixes[i].role;
-        if (lora_key_is_flat(layer))
+        if (zoe_lora_key_is_flat(layer))
             return find_flat(target, aliases, layer + sizeof flat_prefix - 1, suffixes[i].tensor,
                              tensor);
         for (const char *name = layer; name; name = strip(name))

@@ -159,7 +159,7 @@ static zoe_status use(zoe_context *ctx, const zoe_store *store, const zoe_entry 
         return ZOE_OK;
     TRY(find_weight(ctx, store, &weight, entry, layer));
     return r == SCALE ? attach(ctx, store, weight, entry)
-                         : check_format(ctx, store, entry, weight->tensor.dtype);
+                      : check_format(ctx, store, entry, weight->tensor.dtype);
 }
 
 zoe_status zoe_scales_apply(zoe_context *ctx, zoe_store *store)

@@ -103,8 +103,7 @@ zoe_status zoe_store_add(zoe_context *ctx, zoe_store *store, size_t file, const 
     zoe_entry *entry = &store->entries[store->n++];
     *entry = (zoe_entry){.stored = p, .name = p, .tensor = tensor, .file = file};
     /* blocks are read byte by byte */
-    const size_t aligned =
-        zoe_block_elements(tensor.dtype) > 1 ? 1 : zoe_dtype_bytes(tensor.dtype);
+    const size_t aligned = zoe_block_elements(tensor.dtype) > 1 ? 1 : zoe_dtype_bytes(tensor.dtype);
     if (zoe_tensor_count(tensor) != 0 &&
         ((uintptr_t)tensor.data % aligned != 0 || !zoe_tensor_dense(tensor)))
         return copy_data(ctx, store, entry);
