@@ -1,4 +1,5 @@
 /* zoe compare: how much two videos, pictures, folders of pictures or latents differ. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ typedef struct compare_request {
     const char *path[2];
     size_t frames; /* the first so many only; 0 for all */
     size_t threads;
-    double min_psnr; /* 0: any */
+    double min_psnr; /* -1: any */
     bool json, help;
 } compare_request;
 
@@ -229,7 +230,13 @@ static int run_request(const compare_request *request)
         code = zoe_refuse(ZOE_EXIT_INTERRUPTED, zoe_status_name(ZOE_CANCELLED), "interrupted");
     else if (status != ZOE_OK)
         code = zoe_refuse(code, zoe_status_name(status), "%s", zoe_context_message(ctx));
-    else if (!(psnr >= request->min_psnr)) /* not defined is not enough either */
+    else if (request->min_psnr >= 0.0 && isnan(psnr))
+        code =
+            zoe_refuse(ZOE_EXIT_FAILED, zoe_status_name(ZOE_INVALID),
+                       "the total PSNR is not defined, as all values of the first one are equal; "
+                       "--min-psnr wants %g",
+                       request->min_psnr);
+    else if (request->min_psnr >= 0.0 && psnr < request->min_psnr)
         code =
             zoe_refuse(ZOE_EXIT_FAILED, zoe_status_name(ZOE_INVALID),
                        "the total PSNR is %.3f dB, --min-psnr wants %g", psnr, request->min_psnr);
@@ -245,7 +252,7 @@ static int refuse(const char *text)
 static int run(int argc, char **argv)
 {
     zoe_options found;
-    compare_request request = {0};
+    compare_request request = {.min_psnr = -1.0};
     if (!zoe_options_parse(&found, &request, rows, ROWS, argc, argv, 1, "zoe compare"))
         return refuse(found.mistake);
     if (request.help) {

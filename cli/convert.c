@@ -81,9 +81,13 @@ static int run_request(const convert_request *request)
     else if (status != ZOE_OK)
         code = zoe_refuse(code, zoe_status_name(status), "%s", zoe_context_message(ctx));
     else
-        zoe_note("wrote %s: %zu of %zu tensors in %s, %.1f MiB of %.1f", request->to,
-                 conversion.matrices, conversion.tensors, type_words[request->type],
+        zoe_note("wrote %s: %zu of %zu tensors are %s now, %.1f MiB of %.1f", request->to,
+                 conversion.converted, conversion.tensors, type_words[request->type],
                  (double)conversion.out / 0x1p20, (double)conversion.in / 0x1p20);
+    if (code == ZOE_EXIT_DONE && conversion.converted == 0)
+        zoe_warn("nothing could become %s: the rows of no matrix are whole blocks of that type; a "
+                 "type with smaller blocks, such as q8_0, may do",
+                 type_words[request->type]);
     zoe_context_free(ctx);
     return code;
 }

@@ -37,10 +37,12 @@ bool zoe_log_is_file(const char *path)
            file.st_ino == log_file.file.st_ino;
 }
 
-/* Pictures, videos and weights have a byte 0 early on; texts have none. */
-static bool is_text_file(const char *path, const struct stat *file)
+/* Does the file begin with a time stamp, "2026-01-31T12:00:00"? Only a log is appended to: one line
+ * more would spoil a picture, a config.json or a tokenizer. */
+static bool is_log_file(const char *path, const struct stat *file)
 {
-    char head[4096];
+    static const char stamp[] = "dddd-dd-ddTdd:dd:dd";
+    char head[sizeof stamp - 1];
     if (!S_ISREG(file->st_mode) || file->st_size == 0)
         return true;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -48,7 +50,10 @@ static bool is_text_file(const char *path, const struct stat *file)
         return true; /* it may be a log that only its owner reads */
     const ssize_t n = read(fd, head, sizeof head);
     close(fd);
-    return n <= 0 || !memchr(head, '\0', (size_t)n);
+    bool stamped = n == (ssize_t)sizeof head;
+    for (size_t i = 0; stamped && i < sizeof head; i++)
+        stamped = stamp[i] == 'd' ? head[i] >= '0' && head[i] <= '9' : head[i] == stamp[i];
+    return stamped;
 }
 
 static int refuse(const char *path, const char *what)
@@ -61,8 +66,9 @@ int zoe_log_open(const char *path)
     struct stat before;
     const bool there = stat(path, &before) == 0;
     char reason[128];
-    if (there && !is_text_file(path, &before))
-        return refuse(path, "this is no text file; a log is appended to a new file or to a text");
+    if (there && !is_log_file(path, &before))
+        return refuse(path,
+                      "this is no log of zoe; name a new file, or an older log to go on with");
     /* A pipe without a reader must not stop the program here. */
     const int fd =
         open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);

@@ -129,6 +129,7 @@ int main(int argc, char **argv)
     if (guard_streams() != ZOE_EXIT_DONE)
         return ZOE_EXIT_FAILED;
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of the write, with a message */
+    signal(SIGXFSZ, SIG_IGN); /* and so is the limit of a file's size */
     zoe_message_init();
     int code = dispatch(argc, argv);
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == ZOE_EXIT_DONE)

@@ -56,7 +56,8 @@ static zoe_status read_still(void *user, float *frame, size_t index)
 static zoe_status add_frame(zoe_context *ctx, zoe_projection_fit *fit, const zoe_vae *vae,
                             const float *frame, size_t H, size_t W)
 {
-    const size_t h = H / 8, w = W / 8, cells = LATENT_FRAMES * h * w;
+    const size_t stride = zoe_vae_stride(vae), h = H / stride, w = W / stride;
+    const size_t cells = LATENT_FRAMES * h * w;
     void *latent = NULL, *colours = NULL;
     zoe_status status;
     still s = {.frame = frame, .count = 3 * H * W};
@@ -79,10 +80,16 @@ static zoe_status add_picture(zoe_context *ctx, zoe_projection_fit *fit, const z
     float *frame = NULL;
     size_t H, W;
     zoe_status status;
+    if (zoe_folder_exists(path))
+        return zoe_fail(ctx, ZOE_UNSUPPORTED,
+                        "%s: this is a folder; name its pictures one by one, such as %s/*.jpg",
+                        path, path);
     TRY(zoe_picture_read(ctx, &picture, path, false));
     const size_t own = picture.width * picture.height;
-    TRY_GOTO(zoe_size_i2v(ctx, &H, &W, picture.height, picture.width,
-                          own < most_area ? own : most_area));
+    const size_t area = own < most_area ? own : most_area;
+    TRY_GOTO(zoe_vae_stride(vae) == 16
+                 ? zoe_size_ti2v(ctx, &H, &W, picture.height, picture.width, area)
+                 : zoe_size_i2v(ctx, &H, &W, picture.height, picture.width, area));
     TRY_GOTO(zoe_picture_to_frame(ctx, &frame, H, W, &picture));
     status = add_frame(ctx, fit, vae, frame, H, W);
 done:
@@ -115,6 +122,23 @@ done:
     return status;
 }
 
+/* What stands under the output's name may only be factors for the same VAE: the name may be that of
+ * a picture, when the shell wrote it out, or of a file of the model. */
+static zoe_status check_out(zoe_context *ctx, const char *path, const zoe_vae *vae)
+{
+    zoe_projection old;
+    if (!zoe_file_exists(path))
+        return ZOE_OK;
+    const zoe_status status = zoe_projection_read(ctx, &old, path, zoe_vae_channels(vae));
+    if (status == ZOE_OK || status == ZOE_NOMEM)
+        return status;
+    zoe_context_clear(ctx);
+    return zoe_fail(ctx, ZOE_INVALID,
+                    "--out %s: is there already and holds no factors for this VAE; name another "
+                    "file, or remove it",
+                    path);
+}
+
 static zoe_status fit_vae(zoe_context *ctx, const request *r, const zoe_options *found)
 {
     zoe_parts parts = {.vae = NULL};
@@ -124,11 +148,15 @@ static zoe_status fit_vae(zoe_context *ctx, const request *r, const zoe_options 
     zoe_status status;
     zoe_job_params_init(&params);
     params.model = r->model;
-    TRY_GOTO(zoe_output_probe(ctx, r->out));
+    status = zoe_output_probe(ctx, r->out);
+    if (status == ZOE_IO) /* the fault of the line, not of the run */
+        status = ZOE_INVALID;
+    TRY_GOTO(status);
     if (!r->vae)
         TRY_GOTO(zoe_parts_locate(ctx, &parts, &params));
     TRY_GOTO(zoe_store_open(ctx, &store, r->vae ? r->vae : parts.vae, ZOE_NAMES_WAN_VAE));
     TRY_GOTO(zoe_vae_open(ctx, &vae, store));
+    TRY_GOTO(check_out(ctx, r->out, vae));
     status = fit_pictures(ctx, r, vae, found);
 done:
     zoe_vae_close(vae);

@@ -1,5 +1,6 @@
 /* zoe version: what this program was built with and what it runs on. */
 #include <stdio.h>
+#include <string.h>
 
 #include <jansson.h>
 #include <libavcodec/avcodec.h>
@@ -9,6 +10,7 @@
 
 #include "base/base.h"
 #include "commands.h"
+#include "message.h"
 
 #ifdef __clang__
 #define COMPILER "clang " __clang_version__
@@ -25,8 +27,9 @@ static void print_library(const char *name, unsigned version)
 
 static int run(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    if (argc > 1 && strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0)
+        return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                          "%s: zoe version takes no argument", argv[1]);
     printf("zoe %s\n", ZOE_VERSION);
     printf("  %-12s %s\n", "compiler", COMPILER);
     printf("  %-12s %s, %d threads\n", "cpu", zoe_isa_name(zoe_cpu_isa()), zoe_cpu_threads());

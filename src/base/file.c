@@ -107,8 +107,9 @@ zoe_status zoe_map_open(zoe_context *ctx, zoe_map *map, const char *path)
     else if (st.st_size > 0) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED)
-            status = zoe_fail(ctx, ZOE_IO, "%s: cannot map %lld bytes: %s", path,
-                              (long long)st.st_size, strerror(errno));
+            status =
+                zoe_fail(ctx, errno == ENOMEM ? ZOE_NOMEM : ZOE_IO, "%s: cannot map %lld bytes: %s",
+                         path, (long long)st.st_size, strerror(errno));
         else
             map->data = p;
     }

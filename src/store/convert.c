@@ -238,7 +238,7 @@ static zoe_status add_tensor(converter *c, const char *name, zoe_tensor t, bool 
 {
     const zoe_dtype type = type_for(name, t, c->conversion->type);
     char *foreign = NULL;
-    c->conversion->matrices += type == c->conversion->type && is_matrix(name, t);
+    c->conversion->converted += type == c->conversion->type;
     if (type == ZOE_F8_E4M3 && t.dtype != ZOE_F8_E4M3)
         return add_f8(c, name, t);
     if (type == ZOE_F8_E4M3 && t.scaling)
@@ -326,7 +326,7 @@ zoe_status zoe_checkpoint_convert(zoe_context *ctx, const char *path, const char
     bool gguf;
     void *p;
     zoe_status status;
-    conversion->tensors = conversion->matrices = conversion->in = conversion->out = 0;
+    conversion->tensors = conversion->converted = conversion->in = conversion->out = 0;
     TRY(check(ctx, path, conversion->type, &gguf));
     TRY_GOTO(zoe_output_probe(ctx, path));
     TRY_GOTO(open_store(&c, from));

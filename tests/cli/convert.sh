@@ -41,7 +41,8 @@ expect_same q8_0.safetensors same.safetensors
 # Rows of 64 are no blocks of 256: those matrices stay f16.
 zoe convert "$HIGH" k.gguf --type q4_k
 expect_code 0
-expect_says ' 0 of 69 tensors in q4_k'
+expect_says ' 0 of 69 tensors are q4_k'
+expect_says 'nothing could become q4_k'
 run k.gguf same.safetensors
 
 zoe convert "$HIGH" fp8.safetensors --type fp8

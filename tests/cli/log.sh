@@ -36,7 +36,7 @@ expect_log 'Z error: no.*such.*file.png: no such file'
 cp "$IMAGE" picture.png
 tiny --out v.mp4 --log picture.png
 expect_code 2
-expect_says 'no text file'
+expect_says 'no log of zoe'
 expect_same picture.png "$IMAGE"
 tiny --out w.y4m --log w.y4m
 expect_code 2
@@ -46,6 +46,13 @@ printf 'P3 1 1 1 0 0 0\n' >text.ppm
 tiny --image text.ppm --out v.mp4 --log text.ppm
 expect_code 2
 expect_equal "the picture" "$(cat text.ppm)" 'P3 1 1 1 0 0 0'
+
+# Nor is a text that is none of its own, such as a part of the model.
+printf '{"dim": 64}\n' >config.json
+tiny --out v.mp4 --log config.json
+expect_code 2
+expect_says 'no log of zoe'
+expect_equal "the config" "$(cat config.json)" '{"dim": 64}'
 
 # A full disk under the log costs the log.
 if [ -w /dev/full ]; then

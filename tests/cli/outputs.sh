@@ -81,4 +81,13 @@ seed=$(sed -n 's/.*seed \([0-9]*\), in .*/\1/p' stderr)
 tiny --seed "$seed" --latents-out b.safetensors --no-metadata
 expect_code 0
 expect_same a.safetensors b.safetensors
+
+# A limit of the size of files is an error like a full disk, and leaves nothing behind.
+said="a size limit of files"
+(ulimit -f 1; exec "$ZOE" generate --model "$CKPT" --image "$IMAGE" --prompt x --size 64x64 --frames 5 --steps 1 \
+    --seed 1 --threads 1 --frames-out limited --out limited.y4m) >stdout 2>stderr
+code=$?
+expect_code 1
+expect_no_files limited limited.y4m
+expect_no_parts
 finish

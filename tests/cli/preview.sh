@@ -69,6 +69,15 @@ expect_says 'fitted to 3 pictures, 576 latent positions'
 demo --latents-out l.safetensors --preview p.png --preview-factors fitted.json
 expect_code 0
 shows_frames 17
+# Only older factors are replaced: not the picture that a pattern of the shell put there, nor the model.
+cp "$IMAGE" first.png
+for name in first.png vae.pth; do
+    cp "$name" before
+    zoe preview-fit --vae vae.pth first.png --size 64x64 --out "$name" --threads 1
+    expect_code 2
+    expect_says "$name: is there already and holds no factors"
+    expect_same "$name" before
+done
 zoe preview-fit --vae vae.pth --out x.json
 expect_code 2
 zoe preview-fit --vae vae.pth nothing.png --out x.json
