@@ -92,6 +92,12 @@ zoe_status zoe_store_get_all(zoe_context *ctx, const zoe_store *store, const zoe
  * Errors: ZOE_NOMEM, ZOE_FORMAT (a file shrank), ZOE_CANCELLED. */
 zoe_status zoe_store_fingerprint(zoe_context *ctx, const zoe_store *store, char text[65]);
 
+/* The same over all bytes of all tensors, at the speed of the disk and of SHA-256. */
+zoe_status zoe_store_digest(zoe_context *ctx, const zoe_store *store, char text[65]);
+/* A digest of which files these are on this machine, and of their sizes and times of change: as long
+ * as it stays, the weights have not been written to. Errors: ZOE_IO, ZOE_NOMEM. */
+zoe_status zoe_store_stamp(zoe_context *ctx, const zoe_store *store, char text[65]);
+
 /* Reads every element. Calls found(user, i, nans, infs) for each tensor i that holds NaN or inf,
  * and done(user, bytes, total) now and then; either may be NULL. Errors: ZOE_NONFINITE (names the
  * first such tensor and its file, and how many there are), ZOE_FORMAT (a file shrank),

@@ -2,7 +2,10 @@
 #include "media/media.h"
 #include "media/parts.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
@@ -57,13 +60,27 @@ static zoe_status check_options(zoe_context *ctx, zoe_video_kind kind, const cha
     return ZOE_OK;
 }
 
+/* Standard output must be open for writing, and its reader still there. */
+static zoe_status probe_stream(zoe_context *ctx)
+{
+    const int flags = fcntl(STDOUT_FILENO, F_GETFL);
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+        return zoe_fail(ctx, ZOE_IO,
+                        "standard output is closed; send the video to a file or a "
+                        "program");
+    if (poll(&out, 1, 0) > 0 && (out.revents & POLLERR))
+        return zoe_fail(ctx, ZOE_IO, "standard output has no reader any more");
+    return ZOE_OK;
+}
+
 zoe_status zoe_video_probe(zoe_context *ctx, const char *path, const zoe_video_options *options)
 {
     const zoe_video_kind kind = zoe_video_kind_of(path);
     TRY(check_options(ctx, kind, path, options));
     if (kind == ZOE_VIDEO_MP4 || kind == ZOE_VIDEO_WEBM)
         TRY(zoe_av_probe(ctx, kind == ZOE_VIDEO_MP4 ? ZOE_MP4 : ZOE_WEBM));
-    return strcmp(path, "-") == 0 ? ZOE_OK : zoe_output_probe(ctx, path);
+    return strcmp(path, "-") == 0 ? probe_stream(ctx) : zoe_output_probe(ctx, path);
 }
 
 /* ---- one frame as PNG ---- */

@@ -1,6 +1,8 @@
-/* What the weights are, in 64 digits, without reading all of a large checkpoint. */
+/* What the weights are, in 64 digits: from samples of a large checkpoint, or from all of it. */
+#include <sys/stat.h>
+
 #include "base/digest.h"
-#include "store/store.h"
+#include "store/content.h"
 
 /* A tensor of more than WHOLE bytes is known by BLOCKS blocks of BLOCK bytes, the first at its
  * begin, the last at its end. */
@@ -9,6 +11,7 @@ enum { WHOLE = 1 << 20, BLOCK = 16 << 10, BLOCKS = 16 };
 typedef struct survey {
     const zoe_context *ctx; /* to ask for cancelling only: workers must not write to it */
     const zoe_store *store;
+    bool whole;                       /* no samples */
     char (*digests)[ZOE_DIGEST_TEXT]; /* of each tensor's bytes; "" where that failed */
 } survey;
 
@@ -41,7 +44,7 @@ static void digest_tensor(void *arg, size_t n, size_t worker)
     const zoe_tensor t = zoe_store_tensor(s->store, n);
     const unsigned char *data = t.data;
     const size_t bytes = zoe_tensor_bytes(t);
-    if (bytes <= WHOLE)
+    if (bytes <= WHOLE || s->whole)
         zoe_digest_add(digest, data, bytes);
     else
         for (size_t i = 0; i < BLOCKS; i++)
@@ -92,7 +95,7 @@ static zoe_status combine(zoe_context *ctx, const survey *s, char text[ZOE_DIGES
     return status;
 }
 
-zoe_status zoe_store_fingerprint(zoe_context *ctx, const zoe_store *store, char text[65])
+static zoe_status digest_store(zoe_context *ctx, const zoe_store *store, bool whole, char text[65])
 {
     const size_t count = zoe_store_count(store);
     void *p;
@@ -100,8 +103,9 @@ zoe_status zoe_store_fingerprint(zoe_context *ctx, const zoe_store *store, char 
     text[0] = '\0';
     TRY(zoe_store_check(ctx, store));
     TRY(zoe_alloc_zero(ctx, &p, count, ZOE_DIGEST_TEXT, "digests of the tensors"));
-    survey s = {.ctx = ctx, .store = store, .digests = p};
-    will_need_blocks(store);
+    survey s = {.ctx = ctx, .store = store, .whole = whole, .digests = p};
+    if (!whole)
+        will_need_blocks(store);
     zoe_parallel_for(ctx, count, digest_tensor, &s);
     TRY_GOTO(zoe_check_cancel(ctx));
     for (size_t n = 0; n < count; n++)
@@ -111,5 +115,36 @@ zoe_status zoe_store_fingerprint(zoe_context *ctx, const zoe_store *store, char 
     TRY_GOTO(combine(ctx, &s, text));
 done:
     zoe_free(s.digests);
+    return status;
+}
+
+zoe_status zoe_store_fingerprint(zoe_context *ctx, const zoe_store *store, char text[65])
+{
+    return digest_store(ctx, store, false, text);
+}
+
+zoe_status zoe_store_digest(zoe_context *ctx, const zoe_store *store, char text[65])
+{
+    return digest_store(ctx, store, true, text);
+}
+
+zoe_status zoe_store_stamp(zoe_context *ctx, const zoe_store *store, char text[65])
+{
+    zoe_digest *digest;
+    zoe_status status = ZOE_OK;
+    text[0] = '\0';
+    TRY(zoe_digest_new(ctx, &digest));
+    for (size_t i = 0; i < store->n_files && !store->borrowed; i++) {
+        struct stat st;
+        if (fstat(store->files[i].fd, &st) != 0)
+            TRY_GOTO(zoe_fail(ctx, ZOE_IO, "%s: cannot stat", store->files[i].path));
+        const long long parts[] = {(long long)st.st_dev, (long long)st.st_ino,
+                                   (long long)st.st_size, (long long)st.st_mtim.tv_sec,
+                                   (long long)st.st_mtim.tv_nsec};
+        zoe_digest_add(digest, parts, sizeof parts);
+    }
+    status = zoe_digest_end(ctx, digest, text);
+done:
+    zoe_digest_free(digest);
     return status;
 }

@@ -127,6 +127,32 @@ static void large_tensors_by_blocks(void **state)
     assert_string_equal(first, other);
 }
 
+/* The digest sees every byte of a large tensor; the stamp sees that the file was written to. */
+static void digest_and_stamp(void **state)
+{
+    store_case *c = *state;
+    enum { SIZE = (1 << 20) + 12345 };
+    static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1060921],\"data_offsets\":"
+                                 "[0,1060921]}}";
+    static unsigned char bytes[8 + sizeof header - 1 + SIZE];
+    char digests[2][65], stamps[3][65];
+    memset(bytes, 0, sizeof bytes);
+    bytes[0] = sizeof header - 1;
+    memcpy(bytes + 8, header, sizeof header - 1);
+    for (size_t i = 0; i < 2; i++) {
+        const char *path = case_write(c, "l.safetensors", bytes, sizeof bytes);
+        zoe_store *s = case_open(c, path, ZOE_NAMES_AS_STORED);
+        assert_int_equal(zoe_store_digest(c->ctx, s, digests[i]), ZOE_OK);
+        assert_int_equal(zoe_store_stamp(c->ctx, s, stamps[i]), ZOE_OK);
+        assert_int_equal(zoe_store_stamp(c->ctx, s, stamps[2]), ZOE_OK);
+        assert_string_equal(stamps[i], stamps[2]);
+        zoe_store_close(s);
+        bytes[8 + sizeof header - 1 + 16384] = 1; /* between the blocks of the fingerprint */
+    }
+    assert_string_not_equal(digests[0], digests[1]);
+    assert_string_not_equal(stamps[0], stamps[1]);
+}
+
 static void is_the_same_for_any_threads(void **state)
 {
     store_case *c = *state;
@@ -187,6 +213,7 @@ int main(void)
                                         case_teardown),
         cmocka_unit_test_setup_teardown(does_not_depend_on_the_file, case_setup, case_teardown),
         cmocka_unit_test_setup_teardown(large_tensors_by_blocks, case_setup, case_teardown),
+        cmocka_unit_test_setup_teardown(digest_and_stamp, case_setup, case_teardown),
         cmocka_unit_test_setup_teardown(is_the_same_for_any_threads, case_setup, case_teardown),
         cmocka_unit_test_setup_teardown(refuses_well, case_setup, case_teardown),
     };
