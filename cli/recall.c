@@ -30,23 +30,24 @@ static void take_settings(zoe_request *request)
 
 /* ---- --from: names without folders ---- */
 
-static bool image_is_given(const zoe_request *request)
-{
-    return request->found.operands > 0 || zoe_request_gave(request, "image");
-}
+/* A picture that a record notes. */
+typedef struct noted_picture {
+    const char *option, *noted, *digest;
+    const char **path; /* of the request */
+    char **owned;      /* its text, if it was found */
+} noted_picture;
 
 /* Is the file name in folder the picture that was noted? Then it is the request's. */
-static zoe_status try_image(zoe_context *ctx, zoe_request *request, const char *folder,
+static zoe_status try_image(zoe_context *ctx, const noted_picture *picture, const char *folder,
                             const char *name, bool *other)
 {
-    const char *wanted = zoe_record_image_digest(request->record);
     char digest[ZOE_DIGEST_TEXT], *path;
     TRY(zoe_path_join(ctx, &path, folder, name));
     zoe_status status = ZOE_OK;
     if (zoe_file_exists(path)) {
         status = zoe_file_digest(ctx, digest, path);
-        if (status == ZOE_OK && *wanted && strcmp(digest, wanted) == 0) {
-            request->image = path;
+        if (status == ZOE_OK && *picture->digest && strcmp(digest, picture->digest) == 0) {
+            *picture->owned = path;
             return ZOE_OK;
         }
         *other = true;
@@ -61,35 +62,52 @@ static zoe_status folder_of(zoe_context *ctx, char **folder, const char *path)
     return n == 0 ? zoe_strdup(ctx, folder, ".") : zoe_strf(ctx, folder, "%.*s", (int)n, path);
 }
 
-static int find_image(zoe_context *ctx, zoe_request *request)
+static int find_image(zoe_context *ctx, const zoe_request *request, const noted_picture *picture,
+                      bool given)
 {
-    const char *noted = zoe_record_params(request->record)->image;
-    const char *name = noted ? zoe_path_name(noted) : "";
-    const char *digest = zoe_record_image_digest(request->record);
+    const char *name = picture->noted ? zoe_path_name(picture->noted) : "";
     char *beside = NULL;
     bool other = false;
     zoe_status status;
-    request->job.image = NULL;
-    if (image_is_given(request) || !*name)
-        return ZOE_EXIT_DONE; /* if there is none at all, the check of inputs says so */
+    *picture->path = NULL;
+    if (given || !*name)
+        return ZOE_EXIT_DONE; /* if the model wants one, the check of inputs says so */
     TRY_GOTO(folder_of(ctx, &beside, request->from));
-    TRY_GOTO(try_image(ctx, request, beside, name, &other));
-    if (!request->image)
-        TRY_GOTO(try_image(ctx, request, ".", name, &other));
+    TRY_GOTO(try_image(ctx, picture, beside, name, &other));
+    if (!*picture->owned)
+        TRY_GOTO(try_image(ctx, picture, ".", name, &other));
 done:
     zoe_free(beside);
     if (status != ZOE_OK)
         return failed(ctx, status);
-    request->job.image = request->image;
-    if (request->image)
+    *picture->path = *picture->owned;
+    if (*picture->owned)
         return ZOE_EXIT_DONE;
     return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
-                      "--image is missing: %s was made from the picture %s%s%s; %s, so say with "
-                      "--image where it is",
-                      request->from, name, *digest ? ", SHA-256 " : "", digest,
-                      other && *digest ? "the file of that name here is another picture"
+                      "--%s is missing: %s was made from the picture %s%s%s; %s, so say with "
+                      "--%s where it is",
+                      picture->option, request->from, name, *picture->digest ? ", SHA-256 " : "",
+                      picture->digest,
+                      other && *picture->digest ? "the file of that name here is another picture"
                       : other ? "whether the file of that name here is that picture was not noted"
-                              : "it is neither beside that file nor in the current folder");
+                              : "it is neither beside that file nor in the current folder",
+                      picture->option);
+}
+
+static int find_images(zoe_context *ctx, zoe_request *request)
+{
+    const zoe_job_params *noted = zoe_record_params(request->record);
+    const noted_picture first = {"image", noted->image, zoe_record_image_digest(request->record),
+                                 &request->job.image, &request->image};
+    const noted_picture last = {"last-image", noted->last_image,
+                                zoe_record_last_image_digest(request->record),
+                                &request->job.last_image, &request->last_image};
+    const int code =
+        find_image(ctx, request, &first,
+                   request->found.operands > 0 || zoe_request_gave(request, first.option));
+    return code == ZOE_EXIT_DONE
+               ? find_image(ctx, request, &last, zoe_request_gave(request, last.option))
+               : code;
 }
 
 /* A part of the model is taken if something of its name is in the current folder. */
@@ -99,8 +117,14 @@ static int find_parts(zoe_request *request)
     const struct {
         const char *option, **path;
     } parts[] = {
-        {"model", &p->model}, {"high-noise", &p->high_noise},     {"low-noise", &p->low_noise},
-        {"vae", &p->vae},     {"text-encoder", &p->text_encoder}, {"tokenizer", &p->tokenizer},
+        {"model", &p->model},
+        {"high-noise", &p->high_noise},
+        {"low-noise", &p->low_noise},
+        {"transformer", &p->transformer},
+        {"vae", &p->vae},
+        {"text-encoder", &p->text_encoder},
+        {"tokenizer", &p->tokenizer},
+        {"clip", &p->clip},
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         const char *noted = *parts[i].path;
@@ -140,5 +164,5 @@ int zoe_request_recall(zoe_context *ctx, zoe_request *request)
         return ZOE_EXIT_DONE;
     }
     const int code = find_parts(request);
-    return code == ZOE_EXIT_DONE ? find_image(ctx, request) : code;
+    return code == ZOE_EXIT_DONE ? find_images(ctx, request) : code;
 }

@@ -49,6 +49,8 @@ static const char *solver_text(zoe_solver_kind solver)
 static void plan_json(const zoe_job_params *params, const zoe_plan *plan, int threads)
 {
     zoe_json_begin("plan");
+    zoe_json_text("model", plan->model.name);
+    zoe_json_text("task", plan->model.task);
     zoe_json_size("picture_width", plan->picture_width);
     zoe_json_size("picture_height", plan->picture_height);
     zoe_json_size("width", plan->width);
@@ -76,32 +78,66 @@ static void plan_json(const zoe_job_params *params, const zoe_plan *plan, int th
     zoe_json_end();
 }
 
+typedef struct clause {
+    char text[160];
+} clause;
+
+/* What the video is made of, and how its size came about. */
+static clause picture_text(const zoe_plan *plan)
+{
+    clause c = {""};
+    if (plan->picture_width > 0)
+        snprintf(c.text, sizeof c.text, "picture %zux%zu; ", plan->picture_width,
+                 plan->picture_height);
+    return c;
+}
+
+static clause size_text(const zoe_job_params *params, const zoe_plan *plan)
+{
+    clause c = {""};
+    if (plan->width != params->width || plan->height != params->height)
+        snprintf(c.text, sizeof c.text,
+                 "size: the area of %zux%zu in the shape of the picture, in multiples of %zu\n",
+                 params->width, params->height, 2 * plan->width / plan->latent_width);
+    return c;
+}
+
+static clause steps_text(const zoe_job_params *params, const zoe_plan *plan)
+{
+    clause c;
+    const char *solver = solver_text(params->solver);
+    if (plan->model.transformers == 1)
+        snprintf(c.text, sizeof c.text, "%s steps: %zu", solver, plan->high_steps);
+    else
+        snprintf(c.text, sizeof c.text,
+                 "%s steps: %zu with the high-noise expert, %zu with the low-noise expert", solver,
+                 plan->high_steps, plan->low_steps);
+    return c;
+}
+
 static void plan_text(char *text, size_t room, const zoe_job_params *params, const zoe_plan *plan,
                       int threads)
 {
-    char asked[128] = "", kept[64] = "";
+    char kept[64] = "";
     if (plan->steps_done > 0)
         snprintf(kept, sizeof kept, "; %zu steps are done", plan->steps_done);
-    if (plan->width != params->width || plan->height != params->height)
-        snprintf(asked, sizeof asked,
-                 "size: the area of %zux%zu in the shape of the picture, in multiples of 16\n",
-                 params->width, params->height);
-    snprintf(
-        text, room,
-        "picture %zux%zu; video %zux%zu, %zu frame%s at %s a second\n%s"
-        "latent %zu frame%s of %zux%zu, %zu tokens; text tokens: prompt %zu, negative %zu\n"
-        "%s steps: %zu with the high-noise expert, %zu with the low-noise expert; %zu passes%s\n"
-        "memory: text %s, encode %s, steps %s, decode %s; peak %s\n"
-        "seed %lld, %d thread%s",
-        plan->picture_width, plan->picture_height, plan->width, plan->height, plan->frames,
-        plan->frames == 1 ? "" : "s", rate_text(params).text, asked, plan->latent_frames,
-        plan->latent_frames == 1 ? "" : "s", plan->latent_width, plan->latent_height, plan->tokens,
-        plan->prompt_tokens, plan->negative_tokens, solver_text(params->solver), plan->high_steps,
-        plan->low_steps, plan->passes, kept, bytes_text(plan->bytes[ZOE_PHASE_TEXT]).text,
-        bytes_text(plan->bytes[ZOE_PHASE_ENCODE]).text,
-        bytes_text(plan->bytes[ZOE_PHASE_STEPS]).text,
-        bytes_text(plan->bytes[ZOE_PHASE_DECODE]).text, bytes_text(plan->peak).text,
-        (long long)plan->seed, threads, threads == 1 ? "" : "s");
+    snprintf(text, room,
+             "%svideo %zux%zu, %zu frame%s at %s a second\n%s"
+             "model of the %s kind; latent %zu frame%s of %zux%zu, %zu tokens; text tokens: prompt "
+             "%zu, negative %zu\n"
+             "%s; %zu passes%s\n"
+             "memory: text %s, encode %s, steps %s, decode %s; peak %s\n"
+             "seed %lld, %d thread%s",
+             picture_text(plan).text, plan->width, plan->height, plan->frames,
+             plan->frames == 1 ? "" : "s", rate_text(params).text, size_text(params, plan).text,
+             plan->model.name, plan->latent_frames, plan->latent_frames == 1 ? "" : "s",
+             plan->latent_width, plan->latent_height, plan->tokens, plan->prompt_tokens,
+             plan->negative_tokens, steps_text(params, plan).text, plan->passes, kept,
+             bytes_text(plan->bytes[ZOE_PHASE_TEXT]).text,
+             bytes_text(plan->bytes[ZOE_PHASE_ENCODE]).text,
+             bytes_text(plan->bytes[ZOE_PHASE_STEPS]).text,
+             bytes_text(plan->bytes[ZOE_PHASE_DECODE]).text, bytes_text(plan->peak).text,
+             (long long)plan->seed, threads, threads == 1 ? "" : "s");
 }
 
 void zoe_report_plan(const zoe_job_params *params, const zoe_plan *plan, int threads, bool say)

@@ -67,10 +67,13 @@ static int check_paths(const zoe_request *request)
         {"--model", p->model},
         {"--high-noise", p->high_noise},
         {"--low-noise", p->low_noise},
+        {"--transformer", p->transformer},
         {"--vae", p->vae},
         {"--text-encoder", p->text_encoder},
         {"--tokenizer", p->tokenizer},
+        {"--clip", p->clip},
         {"--image", p->image},
+        {"--last-image", p->last_image},
         {"--frames-out", p->frames_out},
         {"--latents-out", p->latents_out},
         {"--checkpoint", p->checkpoint},
@@ -105,23 +108,103 @@ static int check_sources(const zoe_request *request)
     return ZOE_EXIT_DONE;
 }
 
+static int refuse_resume(const zoe_request *request)
+{
+    return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                      "--resume %s: no run was kept there; check the name, or begin one by giving "
+                      "--model, --image and the rest as well",
+                      request->resume);
+}
+
 static int check_inputs(const zoe_request *request)
 {
     const zoe_job_params *p = &request->job;
-    const bool model =
-        p->model || (p->high_noise && p->low_noise && p->vae && p->text_encoder && p->tokenizer);
-    if (request->resume && !request->record && (!model || !p->image))
+    const bool transformers = p->transformer || (p->high_noise && p->low_noise);
+    if (p->transformer && (p->high_noise || p->low_noise))
+        return refuse("--transformer and --high-noise or --low-noise: a model has one transformer, "
+                      "or these two");
+    if (p->model || (transformers && p->vae && p->text_encoder && p->tokenizer))
+        return ZOE_EXIT_DONE;
+    if (request->resume && !request->record)
+        return refuse_resume(request);
+    return refuse("--model is missing: the folder of the checkpoint; without it all of "
+                  "--high-noise, --low-noise (or --transformer alone), --vae, --text-encoder and "
+                  "--tokenizer are wanted");
+}
+
+/* ---- what the model says ---- */
+
+/* The line on top of what is already in the request. */
+static bool read_line(zoe_request *request, int argc, char **argv)
+{
+    const zoe_command *command = &zoe_generate_command;
+    return zoe_options_parse(&request->found, request, command->rows, command->n_rows, argc, argv,
+                             1, "zoe generate");
+}
+
+/* The word that --task has, NULL if it is not given. */
+static const char *task_of(const zoe_request *request)
+{
+    const zoe_command *command = &zoe_generate_command;
+    for (size_t i = 0; i < command->n_rows; i++)
+        if (request->found.given[i] && strcmp(command->rows[i].name, "task") == 0)
+            return command->rows[i].words[request->task];
+    return NULL;
+}
+
+static int check_picture(const zoe_job_model *model, zoe_picture_use use, const char *option,
+                         const char *path, const char *what)
+{
+    if (!path && use == ZOE_PICTURE_NEEDED)
         return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
-                          "--resume %s: no run was kept there; check the name, or begin one by "
-                          "giving --model, --image and the rest as well",
-                          request->resume);
-    if (!model)
-        return refuse(
-            "--model is missing: the folder of the checkpoint; without it all of "
-            "--high-noise, --low-noise, --vae, --text-encoder and --tokenizer are wanted");
-    if (!p->image)
-        return refuse("--image is missing: the picture that the video begins with");
+                          "%s is missing: %s wants the picture that the video %s", option,
+                          model->name, what);
+    if (path && use == ZOE_PICTURE_NONE)
+        return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                          "%s %s: %s takes no picture that the video %s; leave it out", option,
+                          path, model->name, what);
     return ZOE_EXIT_DONE;
+}
+
+static int check_model(const zoe_request *request, const zoe_job_model *model)
+{
+    const zoe_job_params *p = &request->job;
+    const char *task = task_of(request);
+    if (task && strcmp(task, model->task) != 0)
+        return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                          "--task %s: this model is %s, whose task is %s", task, model->name,
+                          model->task);
+    int code = check_picture(model, model->image, "--image", p->image, "begins with");
+    if (code == ZOE_EXIT_DONE)
+        code = check_picture(model, model->last_image, "--last-image", p->last_image, "ends with");
+    if (code == ZOE_EXIT_DONE && model->transformers == 1 && zoe_request_gave(request, "boundary"))
+        zoe_note("--boundary changes nothing: %s has one transformer for all steps", model->name);
+    return code;
+}
+
+/* What is not given becomes the model's default: the line is read once more on top of them. The
+ * records of earlier runs are complete. A model that cannot be opened is told of when the job opens
+ * it, after what is wrong with the line. */
+static int suit_model(zoe_request *request, int argc, char **argv)
+{
+    zoe_context *trial = zoe_context_new(1);
+    zoe_job_params suited = request->job;
+    zoe_job_model model;
+    const zoe_status status =
+        trial ? zoe_job_params_suit(trial, &suited, zoe_request_gave(request, "size"), &model)
+              : ZOE_NOMEM;
+    zoe_context_free(trial);
+    if (status == ZOE_NOMEM)
+        return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
+    if (status != ZOE_OK)
+        return request->resume && !request->record && !request->job.image ? refuse_resume(request)
+                                                                          : ZOE_EXIT_DONE;
+    if (!request->record) {
+        request->job = suited;
+        if (!read_line(request, argc, argv))
+            return refuse(request->found.mistake);
+    }
+    return check_model(request, &model);
 }
 
 static int choose_output(zoe_request *request)
@@ -186,9 +269,9 @@ static int mend_prompts(zoe_request *request)
 static int check_log(const zoe_request *request)
 {
     const zoe_job_params *p = &request->job;
-    const char *const others[] = {
-        p->image,           p->out,        p->latents_out, p->preview,
-        p->preview_factors, request->from, p->tokenizer,   request->found.operand[0]};
+    const char *const others[] = {p->image,      p->out,        p->latents_out,
+                                  p->preview,    p->last_image, p->preview_factors,
+                                  request->from, p->tokenizer,  request->found.operand[0]};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (zoe_log_is_file(others[i])) {
             zoe_log_close(true);
@@ -205,17 +288,10 @@ void zoe_request_free(zoe_request *request)
 {
     zoe_record_free(request->record);
     zoe_free(request->image);
+    zoe_free(request->last_image);
     free(request->mended[0]);
     free(request->mended[1]);
     zoe_log_close(false);
-}
-
-/* The line on top of what is already in the request. */
-static bool read_line(zoe_request *request, int argc, char **argv)
-{
-    const zoe_command *command = &zoe_generate_command;
-    return zoe_options_parse(&request->found, request, command->rows, command->n_rows, argc, argv,
-                             1, "zoe generate");
 }
 
 /* Mistakes of the line itself should be JSON as well, wherever the option stands. */
@@ -267,6 +343,8 @@ int zoe_request_complete(zoe_context *ctx, zoe_request *request, int argc, char 
         code = check_paths(request);
     if (code == ZOE_EXIT_DONE)
         code = check_inputs(request);
+    if (code == ZOE_EXIT_DONE)
+        code = suit_model(request, argc, argv);
     if (code == ZOE_EXIT_DONE)
         code = choose_output(request);
     if (code == ZOE_EXIT_DONE)

@@ -16,6 +16,7 @@ typedef struct zoe_request {
     zoe_options found;  /* what was on the line */
     zoe_record *record; /* of --resume or --from, NULL if there is none */
     char *image;        /* where the picture of a record was found */
+    char *last_image;   /* the same of the last one */
     char *mended[2];    /* prompts that were no UTF-8 */
 } zoe_request;
 

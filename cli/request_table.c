@@ -7,7 +7,8 @@ static const char *const solver_words[] = {"unipc", "dpm++", "euler", NULL};
 static const char *const progress_words[] = {"auto", "plain", "json", "none", NULL};
 static const char *const preview_words[] = {"none", "kitty", "iterm", "sixel", "auto", NULL};
 static const char *const dtype_words[] = {"f32", "bf16", NULL};
-static const char *const task_words[] = {"i2v-A14B", NULL};
+static const char *const task_words[] = {"i2v-A14B", "t2v-A14B", "ti2v-5B",   "t2v-1.3B",
+                                         "t2v-14B",  "i2v-14B",  "flf2v-14B", NULL};
 static const char *const bool_words[] = {"True", "False", "yes", "no", "t", "f",
                                          "y",    "n",     "1",   "0",  NULL};
 static const char *const one_word[] = {"1", NULL};
@@ -32,25 +33,37 @@ static const zoe_option rows[] = {
     GROUP("Model"),
     {ZOE_OPTION_TEXT, "model", AT(job.model), .value = "DIR",
      .help = "checkpoint in the official or the diffusers layout",
-     .more = "The official layout is high_noise_model/, low_noise_model/, Wan2.1_VAE.pth, "
-             "models_t5_umt5-xxl-enc-bf16.pth and google/umt5-xxl/; that of diffusers is "
-             "model_index.json, transformer/, transformer_2/, vae/, text_encoder/ and tokenizer/."},
+     .more = "The official layout is high_noise_model/ and low_noise_model/, or "
+             "diffusion_pytorch_model.safetensors (or its index) and config.json; Wan2.1_VAE.pth or "
+             "Wan2.2_VAE.pth, models_t5_umt5-xxl-enc-bf16.pth and google/umt5-xxl/; that of diffusers "
+             "is model_index.json, transformer/, transformer_2/, vae/, text_encoder/, tokenizer/ and "
+             "image_encoder/. Which model it is, is told by the shapes of its tensors; it decides "
+             "which pictures are taken and what is meant where an option is not given."},
     {ZOE_OPTION_TEXT, "high-noise", AT(job.high_noise), .value = "PATH",
      .help = "transformer of the noisy steps: file, shard index or folder;\n"
-             "this and the next four replace parts of --model, or all of it"},
+             "this and the next six replace parts of --model, or all of it"},
     {ZOE_OPTION_TEXT, "low-noise", AT(job.low_noise), .value = "PATH",
      .help = "transformer of the other steps"},
+    {ZOE_OPTION_TEXT, "transformer", AT(job.transformer), .value = "PATH",
+     .help = "the only transformer, of a model without these two"},
     {ZOE_OPTION_TEXT, "vae", AT(job.vae), .value = "PATH", .help = "video VAE"},
     {ZOE_OPTION_TEXT, "text-encoder", AT(job.text_encoder), .value = "PATH", .help = "umT5 encoder"},
     {ZOE_OPTION_TEXT, "tokenizer", AT(job.tokenizer), .value = "PATH",
      .help = "tokenizer.json, spiece.model or a folder with one"},
+    {ZOE_OPTION_TEXT, "clip", AT(job.clip), .value = "PATH",
+     .help = "CLIP image tower, for Wan 2.1 image-to-video"},
 
     GROUP("Request"),
     {ZOE_OPTION_TEXT, "image", 'i', AT(job.image), .value = "FILE",
      .help = "picture that the video begins with; may also stand alone,\n"
              "without --image, after the options",
      .more = "Its kind is told by its content: PNG, JPEG, WebP, BMP, TIFF, GIF or PNM. Of a GIF "
-             "with several pictures the first one counts. Transparency is ignored, with a warning."},
+             "with several pictures the first one counts. Transparency is ignored, with a warning. "
+             "Text-to-video models take none; TI2V-5B goes without one, too."},
+    {ZOE_OPTION_TEXT, "last-image", AT(job.last_image), .value = "FILE",
+     .help = "picture that the video ends with (FLF2V-14B, I2V-A14B)",
+     .more = "It becomes as large as the first one's frame, and is stretched if it has another shape. "
+             "Models of Wan 2.2 were not trained for it."},
     {ZOE_OPTION_TEXT, "prompt", 'p', AT(job.prompt), .value = "TEXT",
      .help = "what shall happen; without it, an empty prompt",
      .more = "No text is put in the place of an empty one. Bytes that are no UTF-8 are replaced, "
@@ -71,11 +84,17 @@ static const zoe_option rows[] = {
     GROUP("Video"),
     {ZOE_OPTION_SIZE, "size", 's', AT2(job.width, job.height), .low = 16, .high = 4096.0 * 4096.0,
      .value = "WxH", .help = "area of the frames; their ratio follows the picture and\n"
-                             "both sides become multiples of 16 [1280x720]",
+                             "both sides become multiples of 16, or of 32 for TI2V-5B.\n"
+                             "Without a picture, the size itself [1280x720]",
      .more = "832x480, 832*480 and 832\xc3\x97" "480 are the same. The sides are found by the "
              "official rule; what comes out is printed."},
     {ZOE_OPTION_COUNT, "frames", 'f', AT(job.frames), .low = 1, .high = 100001, .value = "N",
-     .help = "number of frames, 4n+1 [81]"},
+     .help = "number of frames, 4n+1 [81]",
+     .more = "This and the other numbers in brackets are those of Wan 2.2 I2V-A14B. Size, frames, "
+             "frame rate, steps, shift and guidance of the others: T2V-A14B 1280x720, 81, 16, 40, 12, "
+             "3 and 4 (boundary 0.875); TI2V-5B 1280x704, 121, 24, 50, 5, 5; Wan 2.1 T2V-14B 1280x720, "
+             "81, 16, 50, 5, 5, and T2V-1.3B the same at 832x480; I2V-14B 1280x720, 81, 16, 40, 5 (3 at "
+             "832x480), 5; FLF2V-14B 1280x720, 81, 16, 50, 16, 5."},
     {ZOE_OPTION_RATE, "fps", AT2(job.fps_num, job.fps_den), .low = 0.001, .high = 1000, .value = "RATE",
      .help = "frames a second: 16, 23.976 (taken exactly so) or\n24000/1001 [16]",
      .more = "A decimal fraction is taken as it stands: 23.976 is 2997/125."},
@@ -166,6 +185,8 @@ static const zoe_option rows[] = {
 
     /* Wan's generate.py */
     OFFICIAL("ckpt_dir", "model"),
+    OFFICIAL("first_frame", "image"),
+    OFFICIAL("last_frame", "last-image"),
     OFFICIAL("frame_num", "frames"),
     OFFICIAL("sample_steps", "steps"),
     OFFICIAL("sample_solver", "solver"),
@@ -195,10 +216,13 @@ static const zoe_option rows[] = {
 _Static_assert(ROWS <= ZOE_OPTIONS_MAX, "the table is longer than the parser allows");
 
 static const char text[] =
+    "In brackets stands what is taken when an option is not given, for Wan 2.2 I2V-A14B. Other\n"
+    "models have defaults of their own; the manual page has them at --frames.\n"
+    "\n"
     "The options of Wan's generate.py are taken as well: --ckpt_dir, --frame_num,\n"
     "--sample_steps, --sample_solver, --sample_shift, --sample_guide_scale, --base_seed,\n"
-    "--save_file, --task i2v-A14B; those that choose devices or processes change nothing\n"
-    "and say so.\n"
+    "--save_file, --first_frame, --last_frame; --task i2v-A14B and the like, which must be\n"
+    "the model's own; those that choose devices or processes change nothing and say so.\n"
     "\n"
     "Nothing stands under the video's name before it is complete. Messages go to standard\n"
     "error.\n";
@@ -220,14 +244,19 @@ static const char examples[] =
     "  zoe generate --task i2v-A14B --size 1280*720 --ckpt_dir ./Wan2.2-I2V-A14B \\\n"
     "    --offload_model True --convert_model_dtype --image cat.png \\\n"
     "    --prompt \"A cat jumps.\"\n"
+    "Text to video, and from one picture to another:\n"
+    "  zoe generate --model Wan2.2-TI2V-5B --prompt \"A cat jumps.\" --out cat.mp4\n"
+    "  zoe generate --model Wan2.1-FLF2V-14B-720P --image cat.png --last-image dog.png \\\n"
+    "    --prompt \"A cat becomes a dog.\" --out both.mp4\n"
     "To another encoder:\n"
     "  zoe generate --model Wan2.2-I2V-A14B cat.png --out - |\n"
     "    ffmpeg -i - -c:v libx265 cat.mkv\n";
 
 const zoe_command zoe_generate_command = {
     .name = "generate",
-    .summary = "makes a video from a picture and a prompt",
+    .summary = "makes a video from a prompt and a picture, or from a prompt alone",
     .usage = "--model DIR --image FILE --prompt TEXT --out FILE [options]\n"
+             "--model DIR --prompt TEXT --out FILE [options]\n"
              "--resume DIR [options]\n"
              "--from FILE [options]",
     .text = text,

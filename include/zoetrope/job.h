@@ -57,30 +57,37 @@ typedef void (*zoe_preview_fn)(void *user, size_t step, const unsigned char *rgb
 
 typedef struct zoe_job zoe_job;
 
-/* A request. zoe_job_params_init gives the model's defaults; NULL and 0 in optional fields mean
+/* A request. zoe_job_params_init gives the defaults of one model, zoe_job_params_suit those of any; NULL and 0 in optional fields mean
  * "not given". Strings belong to the caller and must live as long as the job. */
 typedef struct zoe_job_params {
     /* The checkpoint: a folder in the official or the diffusers layout, and/or its parts one by
      * one. */
     const char *model;
     const char *high_noise, *low_noise; /* transformer of each expert: file or folder */
+    const char *transformer;            /* the only one, of a model without experts */
     const char *vae, *text_encoder, *tokenizer;
+    const char *clip; /* image tower, of a model that takes its features */
 
-    const char *image;
+    const char *image;      /* the picture that the video begins with */
+    const char *last_image; /* the one that it ends with */
     const char *prompt;
     const char *negative_prompt; /* NULL or "": the official one */
     bool keep_orientation; /* ignore the picture's EXIF orientation, as the official code does */
 
     size_t width,
-        height;    /* their product is the area of the frames; the ratio follows the picture */
+        height; /* their product is the area of the frames, the ratio follows the picture; without
+                      a picture, their sides */
     size_t frames; /* 4 n + 1 */
     size_t steps;
     zoe_solver_kind solver;
     double shift;
-    double guide_low, guide_high; /* guidance scale of each expert; 1 turns guidance off */
-    double boundary;              /* of timestep/1000: from there up the high-noise expert works */
-    int64_t seed;                 /* negative: random */
-    bool bf16;                    /* round as the official code does with a bf16 model; else f32 */
+    double guide_low,
+        guide_high;  /* guidance scale of each expert; 1 turns guidance off. Equal for a
+                                     model without experts */
+    double boundary; /* of timestep/1000: from there up the high-noise expert works.
+                                     Without experts it changes nothing */
+    int64_t seed;    /* negative: random */
+    bool bf16;       /* round as the official code does with a bf16 model; else f32 */
     int fps_num, fps_den;
 
     const char *out;         /* video: .mp4, .webm, .y4m, or "-" (Y4M to standard output) */
@@ -115,6 +122,40 @@ typedef struct zoe_job_params {
  * boundary 0.9, 1280x720, 16 frames a second, random seed, f32. */
 void zoe_job_params_init(zoe_job_params *params);
 
+typedef enum zoe_picture_use {
+    ZOE_PICTURE_NONE, /* the model takes none */
+    ZOE_PICTURE_OPTIONAL,
+    ZOE_PICTURE_NEEDED
+} zoe_picture_use;
+
+/* What a model is and takes. */
+typedef struct zoe_job_model {
+    const char *task; /* as the official program calls it: "i2v-A14B" */
+    const char *name; /* "Wan 2.2 I2V-A14B" */
+    zoe_picture_use image, last_image;
+    size_t transformers; /* 2: experts for high and low noise */
+} zoe_job_model;
+
+/* Looks at the headers of the model that params name, and gives params the defaults of that model
+ * as the official program has them: steps, shift, guidance, boundary, frames, frame rate, and
+ * the size, unless keep_size says that the size is asked for (the shift of Wan 2.1 I2V depends on
+ * it). The other members stay. model may be NULL; its texts live forever.
+ *
+ *   task        steps  shift       guidance  boundary  frames, a second  size
+ *   i2v-A14B    40     5           3.5, 3.5  0.9       81, 16            1280x720
+ *   t2v-A14B    40     12          3, 4      0.875     81, 16            1280x720
+ *   ti2v-5B     50     5           5                   121, 24           1280x704
+ *   t2v-1.3B    50     5           5                   81, 16            832x480
+ *   t2v-14B     50     5           5                   81, 16            1280x720
+ *   i2v-14B     40     5, 3 at     5                   81, 16            1280x720
+ *                      832x480
+ *   flf2v-14B   50     16          5                   81, 16            1280x720
+ *
+ * Errors: ZOE_INVALID (params name no whole model), and those of zoe_job_open that come from the
+ * model's files; params are then as before. */
+zoe_status zoe_job_params_suit(zoe_context *ctx, zoe_job_params *params, bool keep_size,
+                               zoe_job_model *model);
+
 /* How something was made: a request as it was noted in a video, a PNG, a file of latents or a
  * checkpoint folder. Strings of the request live as long as the record. */
 typedef struct zoe_record zoe_record;
@@ -133,6 +174,8 @@ const zoe_job_params *zoe_record_params(const zoe_record *record);
 const char *zoe_record_json(const zoe_record *record);
 /* SHA-256 of the picture's file; "" if it was not noted. */
 const char *zoe_record_image_digest(const zoe_record *record);
+/* The same of the last picture. */
+const char *zoe_record_last_image_digest(const zoe_record *record);
 
 /* Compares the job's picture and model with a record's: one ZOE_WARNING to the log for each that is
  * another one. Between zoe_job_open and zoe_job_run. Errors: ZOE_NOMEM, ZOE_FORMAT (a file of the
@@ -148,12 +191,13 @@ zoe_status zoe_job_new(zoe_context *ctx, zoe_job **job, const zoe_job_params *pa
 /* What a run will be and take. Bytes of a phase are those held at once in it: mapped weights and
  * work memory. */
 typedef struct zoe_plan {
+    zoe_job_model model;
     size_t width, height, frames;         /* of the video */
-    size_t picture_width, picture_height; /* of the picture given */
+    size_t picture_width, picture_height; /* of the picture given; 0 without one */
     size_t latent_frames, latent_height, latent_width;
     size_t tokens; /* of the transformer */
     size_t prompt_tokens, negative_tokens;
-    size_t high_steps, low_steps; /* steps of each expert */
+    size_t high_steps, low_steps; /* steps of each expert; all are high without experts */
     size_t passes;                /* transformer passes of the whole run */
     size_t steps_done;            /* steps that the checkpoint has already */
     size_t bytes[ZOE_PHASE_COUNT];

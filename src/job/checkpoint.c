@@ -2,7 +2,7 @@
  *
  *   request.json            the record of the run with paths and outputs, the seed included
  *   context.safetensors     text context of both prompts
- *   condition.safetensors   mask and latent of the picture
+ *   condition.safetensors   mask and latent of the pictures, or the latent alone, with CLIP features
  *   step.safetensors        latent and history of the solver after the last finished step
  *   lock                    held by the process that works here
  *
@@ -463,10 +463,14 @@ static zoe_named_tensor latent_tensor(const zoe_job *job, const char *name, floa
                                                   p->latent_height, p->latent_width)};
 }
 
-static zoe_named_tensor condition_tensor(const zoe_job *job)
+/* condition, features; the latter only with an image tower. */
+static size_t condition_tensors(const zoe_job *job, zoe_named_tensor list[2])
 {
     const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
-    return latent_tensor(job, "condition", job->condition, d->in_dim - d->out_dim);
+    list[0] = (zoe_named_tensor){"condition", zoe_condition_tensor(job)};
+    list[1] = (zoe_named_tensor){
+        "features", zoe_tensor_2d(job->features, ZOE_F32, job->feature_rows, d->image_dim)};
+    return job->feature_rows ? 2 : 1;
 }
 
 /* history_0, history_1, ..., latents */
@@ -525,13 +529,19 @@ static zoe_status load_condition(zoe_context *ctx, zoe_job *job)
 {
     zoe_store *store;
     size_t done;
+    if (!zoe_job_has_condition(job))
+        return ZOE_OK;
     TRY(open_stage(ctx, job, STAGE_CONDITION, &store, &done));
     if (!store)
         return ZOE_OK;
     zoe_status status;
-    TRY_GOTO(take_floats(ctx, &job->condition, condition_tensor(job).tensor, "condition"));
-    const zoe_named_tensor condition = condition_tensor(job);
-    status = copy_tensors(ctx, job, STAGE_CONDITION, store, &condition, 1);
+    zoe_named_tensor list[2];
+    const size_t n = condition_tensors(job, list);
+    TRY_GOTO(take_floats(ctx, &job->condition, list[0].tensor, "condition"));
+    if (n > 1)
+        TRY_GOTO(take_floats(ctx, &job->features, list[1].tensor, "picture features"));
+    condition_tensors(job, list);
+    status = copy_tensors(ctx, job, STAGE_CONDITION, store, list, n);
 done:
     zoe_store_close(store);
     return status;
@@ -571,8 +581,11 @@ zoe_status zoe_checkpoint_load(zoe_context *ctx, zoe_job *job)
     TRY(open_stage(ctx, job, STAGE_STEP, &c->step, &c->done));
     job->plan.steps_done = c->done;
     zoe_log(ctx, ZOE_INFO, "%s: text %s, picture %s, %zu of %zu steps done", c->folder,
-            job->context[0] ? "done" : "to do", job->condition ? "done" : "to do", c->done,
-            job->schedule.steps);
+            job->context[0] ? "done" : "to do",
+            job->condition               ? "done"
+            : zoe_job_has_condition(job) ? "to do"
+                                         : "none",
+            c->done, job->schedule.steps);
     return ZOE_OK;
 }
 
@@ -589,8 +602,9 @@ static zoe_status check_room(zoe_context *ctx, const zoe_job *job)
     struct statvfs fs;
     if (!has_file(c, stages[STAGE_CONTEXT].file))
         bytes += (job->id_count[0] + job->id_count[1]) * d->text_dim * sizeof(float);
-    if (!has_file(c, stages[STAGE_CONDITION].file))
-        bytes += job->latent_count / d->out_dim * (d->in_dim - d->out_dim) * sizeof(float);
+    if (!has_file(c, stages[STAGE_CONDITION].file) && zoe_job_has_condition(job))
+        bytes += (zoe_tensor_count(zoe_condition_tensor(job)) + job->feature_rows * d->image_dim) *
+                 sizeof(float);
     if (!has_file(c, stages[STAGE_STEP].file))
         bytes += step;
     if (fstatvfs(c->fd, &fs) != 0 || fs.f_blocks == 0) /* it cannot tell */
@@ -630,8 +644,9 @@ zoe_status zoe_checkpoint_save_context(zoe_context *ctx, const zoe_job *job)
 
 zoe_status zoe_checkpoint_save_condition(zoe_context *ctx, const zoe_job *job)
 {
-    const zoe_named_tensor condition = condition_tensor(job);
-    return save(ctx, job, STAGE_CONDITION, 0, &condition, 1);
+    zoe_named_tensor list[2];
+    const size_t n = condition_tensors(job, list);
+    return save(ctx, job, STAGE_CONDITION, 0, list, n);
 }
 
 zoe_status zoe_checkpoint_save_step(zoe_context *ctx, const zoe_job *job, zoe_solver *solver,

@@ -94,10 +94,18 @@ static const struct {
 } roles[ZOE_ROLES] = {
     [ZOE_ROLE_HIGH] = {"high-noise transformer", ZOE_CONTENT_WAN_DIT},
     [ZOE_ROLE_LOW] = {"low-noise transformer", ZOE_CONTENT_WAN_DIT},
+    [ZOE_ROLE_TRANSFORMER] = {"transformer", ZOE_CONTENT_WAN_DIT},
     [ZOE_ROLE_VAE] = {"VAE", ZOE_CONTENT_WAN_VAE_21},
     [ZOE_ROLE_TEXT] = {"text encoder", ZOE_CONTENT_UMT5},
     [ZOE_ROLE_TOKENIZER] = {"tokenizer", ZOE_CONTENT_TOKENIZER},
+    [ZOE_ROLE_CLIP] = {"CLIP image tower", ZOE_CONTENT_CLIP},
 };
+
+static bool is_wanted(zoe_role role, zoe_content found)
+{
+    return found == roles[role].content ||
+           (role == ZOE_ROLE_VAE && found == ZOE_CONTENT_WAN_VAE_22);
+}
 
 /* Of a folder in a known layout, what is there becomes a part, what is not a problem. */
 static zoe_status find_by_layout(zoe_inspection *in)
@@ -111,6 +119,8 @@ static zoe_status find_by_layout(zoe_inspection *in)
             TRY(add_problem(in));
             continue;
         }
+        if (!path)
+            continue; /* no part of this layout */
         status = add_part(in, path, roles[role].name,
                           role == ZOE_ROLE_TOKENIZER ? ZOE_CONTENT_TOKENIZER : ZOE_CONTENT_UNKNOWN);
         zoe_free(path);
@@ -257,8 +267,7 @@ static zoe_status check_places(zoe_inspection *in)
     for (size_t i = 0; i < in->n_parts; i++)
         for (zoe_role role = 0; role < ZOE_ROLES; role++) {
             zoe_part_info *part = &in->parts[i];
-            if (part->role != roles[role].name || !part->store ||
-                part->content == roles[role].content)
+            if (part->role != roles[role].name || !part->store || is_wanted(role, part->content))
                 continue;
             part->supported = false;
             zoe_fail(in->trial, ZOE_FORMAT, "%s: stands in the place of the %s, but is: %s",
@@ -292,8 +301,10 @@ static bool same_tensor(const zoe_part_info *a, const zoe_part_info *b, const ch
 
 static zoe_status check_fit(zoe_inspection *in)
 {
-    static const char *const sizes[] = {"dim", "ffn_dim", "layers", "out_channels"};
-    const zoe_part_info *high = usable(in, ZOE_ROLE_HIGH), *low = usable(in, ZOE_ROLE_LOW);
+    static const char *const sizes[] = {"dim", "ffn_dim", "layers", "out_channels", "in_channels"};
+    const zoe_part_info *single = usable(in, ZOE_ROLE_TRANSFORMER);
+    const zoe_part_info *high = single ? single : usable(in, ZOE_ROLE_HIGH);
+    const zoe_part_info *low = single ? NULL : usable(in, ZOE_ROLE_LOW);
     const zoe_part_info *vae = usable(in, ZOE_ROLE_VAE), *text = usable(in, ZOE_ROLE_TEXT);
     const zoe_part_info *tokenizer = usable(in, ZOE_ROLE_TOKENIZER);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -301,6 +312,8 @@ static zoe_status check_fit(zoe_inspection *in)
     TRY(must_agree(in, high, "text_dim", text, "dim"));
     TRY(must_agree(in, low, "text_dim", text, "dim"));
     TRY(must_agree(in, high, "out_channels", vae, "latent_channels"));
+    if (high && dim_of(high, "image_dim"))
+        TRY(must_agree(in, high, "image_dim", usable(in, ZOE_ROLE_CLIP), "dim"));
     if (tokenizer && text && dim_of(tokenizer, "vocabulary") > dim_of(text, "vocabulary")) {
         zoe_fail(in->trial, ZOE_FORMAT, "%s has %zu tokens, the text encoder %s knows only %zu",
                  tokenizer->path, dim_of(tokenizer, "vocabulary"), text->path,
@@ -316,22 +329,69 @@ static zoe_status check_fit(zoe_inspection *in)
     return ZOE_OK;
 }
 
+/* The transformer's part, of a folder in a known layout; *n is how many the model has. */
+static const zoe_part_info *transformer_of(const zoe_inspection *in, size_t *n)
+{
+    const zoe_part_info *one = usable(in, ZOE_ROLE_TRANSFORMER);
+    *n = one ? 1 : ZOE_EXPERTS;
+    return one ? one : usable(in, ZOE_ROLE_HIGH);
+}
+
+static zoe_wan_dims dims_of(const zoe_part_info *part)
+{
+    return (zoe_wan_dims){.dim = dim_of(part, "dim"),
+                          .in_dim = dim_of(part, "in_channels"),
+                          .out_dim = dim_of(part, "out_channels"),
+                          .image_dim = dim_of(part, "image_dim"),
+                          .image_positions = dim_of(part, "image_positions")};
+}
+
+/* The family of a whole model; NULL, and a problem, if its transformers are none. */
+static zoe_status find_family(zoe_inspection *in, const zoe_family **family)
+{
+    size_t n;
+    const zoe_part_info *part = transformer_of(in, &n);
+    *family = NULL;
+    if (!part)
+        return ZOE_OK;
+    const zoe_wan_dims dims = dims_of(part);
+    if (zoe_family_find(in->trial, family, &dims, n, part->path) != ZOE_OK)
+        return add_problem(in);
+    if (!(*family)->clip || usable(in, ZOE_ROLE_CLIP))
+        return ZOE_OK;
+    zoe_fail(in->trial, ZOE_MISSING, "%s: %s wants a CLIP image tower, which is not there",
+             in->path, (*family)->model.name);
+    return add_problem(in);
+}
+
+/* Has the model the size of the one that its family is named after? Told by the words for its
+ * transformer. */
+static bool is_published(const zoe_part_info *transformer)
+{
+    return strstr(transformer->what, "no published size") == NULL;
+}
+
 static zoe_status name_model(zoe_inspection *in)
 {
-    const zoe_part_info *high = usable(in, ZOE_ROLE_HIGH);
+    const zoe_family *family;
+    size_t n;
     if (in->n_parts == 1 && strcmp(in->layout, "single") == 0) {
         in->supported = in->parts[0].supported;
         return zoe_strdup(in->ctx, &in->model, in->parts[0].what);
     }
-    in->supported = in->n_parts == ZOE_ROLES && in->parts[0].role && in->problems.total == 0;
+    const size_t before = in->problems.total;
+    TRY(find_family(in, &family));
+    in->supported = family && before == 0 && in->problems.total == 0;
     for (size_t i = 0; i < in->n_parts; i++)
         in->supported = in->supported && in->parts[i].supported;
-    if (high && strncmp(high->what, "Wan 2.2 I2V-A14B", 16) == 0)
-        return zoe_strdup(in->ctx, &in->model, "Wan 2.2 I2V-A14B");
-    if (high)
-        return zoe_strdup(
-            in->ctx, &in->model,
-            "image-to-video model of the Wan 2.2 I2V-A14B kind, of no published size");
+    if (family && is_published(transformer_of(in, &n)))
+        return zoe_strdup(in->ctx, &in->model, family->model.name);
+    if (family)
+        return zoe_strf(in->ctx, &in->model, "%s model of the %s kind, of no published size",
+                        family->model.image == ZOE_PICTURE_NONE     ? "text-to-video"
+                        : family->model.image == ZOE_PICTURE_NEEDED ? "image-to-video"
+                                                                    : "text-and-image-to-video",
+                        family->model.name);
     for (size_t i = 0; i < in->n_parts; i++)
         if (in->parts[i].content == ZOE_CONTENT_WAN_DIT)
             return zoe_strdup(in->ctx, &in->model, in->parts[i].what);

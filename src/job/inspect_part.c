@@ -21,10 +21,13 @@ static const char *const signs_vae[] = {"decoder.conv1.weight", "encoder.conv1.w
 static const char *const signs_umt5[] = {"blocks.0.attn.q.weight", "blocks.0.ffn.gate.0.weight",
                                          "token_embedding.weight", NULL};
 
+static const char *const signs_clip[] = {"visual.patch_embedding.weight", "visual.cls_embedding",
+                                         NULL};
+
 static const struct family {
     zoe_content content;
     zoe_names names;
-    zoe_network network;
+    zoe_network network; /* whose gaps are listed; not for CLIP and the Wan 2.2 VAE */
     const char *const *signs;
     int rank;            /* of the signs; 0: not looked at. A VAE of pictures has four */
     const char *foreign; /* whose other names the table knows */
@@ -32,6 +35,7 @@ static const struct family {
     {ZOE_CONTENT_WAN_DIT, ZOE_NAMES_WAN_DIT, ZOE_NETWORK_WAN, signs_dit, 0, "diffusers"},
     {ZOE_CONTENT_WAN_VAE_21, ZOE_NAMES_WAN_VAE, ZOE_NETWORK_VAE, signs_vae, 5, "diffusers"},
     {ZOE_CONTENT_UMT5, ZOE_NAMES_UMT5, ZOE_NETWORK_UMT5, signs_umt5, 0, "transformers"},
+    {ZOE_CONTENT_CLIP, ZOE_NAMES_CLIP, ZOE_NETWORK_UMT5, signs_clip, 0, "transformers"},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -139,6 +143,13 @@ static void tell_dims(zoe_part_info *part)
         add_dim(part, "out_channels", extent(s, "head.head.weight", 0) / 4);
         add_dim(part, "text_dim", extent(s, "text_embedding.0.weight", 1));
         add_dim(part, "freq_dim", extent(s, "time_embedding.0.weight", 1));
+        add_dim(part, "image_dim", extent(s, "img_emb.proj.1.weight", 1));
+        add_dim(part, "image_positions", extent(s, "img_emb.emb_pos", 1));
+        break;
+    case ZOE_CONTENT_CLIP:
+        add_dim(part, "dim", extent(s, "visual.patch_embedding.weight", 0));
+        add_dim(part, "layers", zoe_network_blocks(s, "visual.transformer."));
+        add_dim(part, "positions", extent(s, "visual.pos_embedding", -2));
         break;
     case ZOE_CONTENT_WAN_VAE_21:
     case ZOE_CONTENT_WAN_VAE_22:
@@ -207,8 +218,12 @@ static zoe_status describe_dit(zoe_context *ctx, zoe_part_info *part)
     if (relative && !clip)
         return zoe_strf(ctx, &part->what, "Wan relative: %s (it has %s)", relative, sign);
     if (has(part->store, "img_emb.emb_pos"))
-        return zoe_strdup(ctx, &part->what,
-                          "Wan 2.1 FLF2V transformer (first and last frame to video)");
+        return zoe_strdup(
+            ctx, &part->what,
+            dim_of(part, "dim") == 5120 && dim_of(part, "layers") == 40
+                ? "Wan 2.1 FLF2V-14B transformer (first and last frame to video)"
+                : "Wan 2.1 transformer of the FLF2V-14B kind (first and last frame to "
+                  "video), of no published size");
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
         const struct published *p = &published[i];
         if (p->dim == dim_of(part, "dim") && p->ffn_dim == dim_of(part, "ffn_dim") &&
@@ -226,8 +241,6 @@ static const struct {
     const char *what;
 } others[] = {
     {"lora_", ZOE_CONTENT_LORA, "LoRA"},
-    {"visual.patch_embedding.weight", ZOE_CONTENT_CLIP, "CLIP image tower of Wan 2.1"},
-    {"vision_model.embeddings.patch_embedding.weight", ZOE_CONTENT_CLIP, "CLIP image tower"},
     {"joint_blocks.0.", ZOE_CONTENT_UNKNOWN, "transformer of Stable Diffusion 3's kind"},
     {"double_blocks.0.", ZOE_CONTENT_UNKNOWN, "transformer of Flux's or HunyuanVideo's kind"},
     {"transformer_blocks.0.", ZOE_CONTENT_UNKNOWN,
@@ -282,6 +295,7 @@ static zoe_status describe(zoe_context *ctx, zoe_part_info *part, const struct f
     case ZOE_CONTENT_WAN_VAE_21: return zoe_strdup(ctx, &part->what, "Wan 2.1 VAE");
     case ZOE_CONTENT_WAN_VAE_22: return zoe_strdup(ctx, &part->what, "Wan 2.2 VAE (of TI2V-5B)");
     case ZOE_CONTENT_UMT5: return zoe_strdup(ctx, &part->what, "umT5 text encoder");
+    case ZOE_CONTENT_CLIP: return zoe_strdup(ctx, &part->what, "CLIP image tower");
     default: return zoe_strdup(ctx, &part->what, "T5 v1.1 text encoder, which is no umT5");
     }
 }
@@ -336,6 +350,14 @@ static zoe_status load_umt5(zoe_context *ctx, const zoe_part_info *part)
     return status;
 }
 
+static zoe_status load_clip(zoe_context *ctx, const zoe_part_info *part)
+{
+    zoe_clip *clip;
+    const zoe_status status = zoe_clip_open(ctx, &clip, part->store);
+    zoe_clip_close(clip);
+    return status;
+}
+
 static zoe_status load(zoe_context *ctx, const zoe_part_info *part)
 {
     switch (part->content) {
@@ -343,6 +365,7 @@ static zoe_status load(zoe_context *ctx, const zoe_part_info *part)
     case ZOE_CONTENT_WAN_VAE_21:
     case ZOE_CONTENT_WAN_VAE_22: return load_vae(ctx, part);
     case ZOE_CONTENT_UMT5: return load_umt5(ctx, part);
+    case ZOE_CONTENT_CLIP: return load_clip(ctx, part);
     default: return zoe_fail(ctx, ZOE_UNSUPPORTED, "%s: of no use for a run", part->path);
     }
 }
@@ -351,8 +374,9 @@ static zoe_status load(zoe_context *ctx, const zoe_part_info *part)
  * whose shapes or configuration contradict, is not. */
 static zoe_status judge(zoe_inspection *in, zoe_part_info *part, const struct family *family)
 {
-    const bool looked_at =
-        family && part->content != ZOE_CONTENT_UNKNOWN && part->content != ZOE_CONTENT_WAN_VAE_22;
+    const bool looked_at = family && part->content != ZOE_CONTENT_UNKNOWN &&
+                           part->content != ZOE_CONTENT_WAN_VAE_22 &&
+                           part->content != ZOE_CONTENT_CLIP;
     const char *sign;
     if (looked_at) {
         gaps g = {.ctx = in->ctx, .part = part};

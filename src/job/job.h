@@ -1,5 +1,7 @@
-/* Room 11, job: one generation from request to frames. params: what may be asked; locate: which
- * file is which part of a checkpoint; open: what the run will be; run: the order of the work;
+/* Room 11, job: one generation from request to frames. params: what may be asked; family: which
+ * models there are; locate: which file is which part of a checkpoint; open: what the run will be;
+ * picture: what the video begins and ends with; encode: pictures to what the steps go by; run: the
+ * order of the work;
  * output: where frames go; checkpoint: how a broken-off run goes on; record: how something was made,
  * as JSON; source: what a run is made from, by content. */
 #ifndef ZOE_JOB_INTERNAL_H
@@ -21,48 +23,88 @@ enum {
 
 typedef enum zoe_branch { ZOE_COND, ZOE_UNCOND, ZOE_BRANCHES } zoe_branch;
 
-/* Paths of the parts of a checkpoint; free with zoe_parts_free. */
+/* Paths of the parts of a checkpoint; free with zoe_parts_free. The transformer of a model that has
+ * only one lies in the place of the high-noise expert, here and in zoe_job. */
 typedef struct zoe_parts {
+    size_t transformers;
     char *expert[ZOE_EXPERTS];
     char *expert_config[ZOE_EXPERTS]; /* config.json beside it, or NULL */
     char *vae, *text_encoder, *tokenizer;
+    char *clip; /* NULL: none was given, and none is there */
 } zoe_parts;
+
+/* ---- families ---- */
+
+typedef enum zoe_size_rule {
+    ZOE_SIZE_I2V,    /* zoe_size_i2v, and bicubic */
+    ZOE_SIZE_TI2V,   /* zoe_size_ti2v, and zoe_picture_cover */
+    ZOE_SIZE_LITERAL /* what is asked for: always without a picture */
+} zoe_size_rule;
+
+/* A kind of model, with what the official code has for it. */
+typedef struct zoe_family {
+    zoe_job_model model;
+    bool masked; /* takes a condition: mask and latent of the clip that is known */
+    bool still;  /* a picture is the first latent frame, which the steps leave as it is */
+    bool clip;   /* takes CLIP features of the pictures */
+    bool narrow; /* the smaller one of two that differ in nothing but size */
+    zoe_size_rule rule;
+    size_t width, height, frames, steps;
+    double shift, guide_low, guide_high, boundary;
+    double shift_832x480; /* at this area */
+    int fps;
+    const char *negative; /* stands before zoe_default_negative_prompt */
+} zoe_family;
+
+/* The family of a network of these sizes, of which the model has so many. ZOE_UNSUPPORTED. */
+zoe_status zoe_family_find(zoe_context *ctx, const zoe_family **family, const zoe_wan_dims *dims,
+                           size_t transformers, const char *path);
 
 /* Whose weights: the order of everything that lists them. */
 typedef enum zoe_weights {
-    ZOE_WEIGHTS_HIGH,
+    ZOE_WEIGHTS_HIGH, /* or the only transformer */
     ZOE_WEIGHTS_LOW,
     ZOE_WEIGHTS_VAE,
     ZOE_WEIGHTS_TEXT,
+    ZOE_WEIGHTS_CLIP,
     ZOE_WEIGHTS_COUNT
 } zoe_weights;
 
-/* What a run is made from, by content; "" until it is known. */
+/* What a run is made from, by content; "" until it is known, and of what it has not. */
 typedef struct zoe_sources {
-    char image[ZOE_DIGEST_TEXT];                      /* the picture's file */
-    char weights[ZOE_WEIGHTS_COUNT][ZOE_DIGEST_TEXT]; /* zoe_store_fingerprint */
-    char tokens[ZOE_DIGEST_TEXT];                     /* ids of both prompts */
+    char image[ZOE_DIGEST_TEXT], last_image[ZOE_DIGEST_TEXT]; /* the pictures' files */
+    char weights[ZOE_WEIGHTS_COUNT][ZOE_DIGEST_TEXT];         /* zoe_store_fingerprint */
+    char tokens[ZOE_DIGEST_TEXT];                             /* ids of both prompts */
 } zoe_sources;
 
 typedef struct zoe_checkpoint zoe_checkpoint;
+
+/* The pictures of a run. */
+typedef enum zoe_end { ZOE_FIRST, ZOE_LAST, ZOE_ENDS } zoe_end;
 
 struct zoe_job {
     zoe_job_params params;
     zoe_plan plan;
     zoe_parts parts;
+    const zoe_family *family; /* from zoe_job_open on */
     zoe_schedule schedule;
 
-    zoe_store *text_store, *vae_store, *expert_store[ZOE_EXPERTS];
+    zoe_store *text_store, *vae_store, *clip_store, *expert_store[ZOE_EXPERTS];
     zoe_umt5 *umt5;
+    zoe_clip *clip;
     zoe_wan *wan[ZOE_EXPERTS];
 
     char *comment, *json; /* how the video is made, for its metadata; NULL: not wanted */
     int32_t *ids[ZOE_BRANCHES];
     size_t id_count[ZOE_BRANCHES];
-    float *context[ZOE_BRANCHES]; /* [id_count, text width] */
-    float *picture;               /* [height, width, 3] in about [-1, 1]: the first frame */
-    float *condition;             /* y: [4 mask + z, f, h, w] */
-    size_t latent_count;          /* z f h w */
+    float *context[ZOE_BRANCHES];  /* [id_count, text width] */
+    size_t stride;                 /* pixels a side to a latent position */
+    float *picture[ZOE_ENDS];      /* [height, width, 3] in about [-1, 1]; NULL: not given */
+    float *clip_picture[ZOE_ENDS]; /* [3, side, side]: what the CLIP tower sees */
+    float *condition; /* y: [4 mask + z, f, h, w]; of a still first frame [z, 1, h, w] */
+    float *features;  /* [feature_rows, image_dim] of CLIP */
+    size_t feature_rows;
+    size_t latent_count; /* z f h w */
     float *latent, *velocity[ZOE_BRANCHES];
     struct zoe_preview *preview; /* NULL: nobody looks */
     zoe_sources sources;
@@ -81,17 +123,26 @@ void zoe_parts_free(zoe_parts *parts);
 typedef enum zoe_role {
     ZOE_ROLE_HIGH, /* the transformer of the noisy steps */
     ZOE_ROLE_LOW,
+    ZOE_ROLE_TRANSFORMER, /* the only one */
     ZOE_ROLE_VAE,
     ZOE_ROLE_TEXT,
     ZOE_ROLE_TOKENIZER,
+    ZOE_ROLE_CLIP,
     ZOE_ROLES
 } zoe_role;
 /* The name of the folder's layout, "official" or "diffusers"; NULL if it has none of these. */
 zoe_status zoe_layout_find(zoe_context *ctx, const char **name, const char *folder);
-/* Where that part lies in a folder of such a layout. Errors: those of zoe_parts_locate. */
+/* Where that part lies in a folder of such a layout; NULL if the layout has no such part, or, for
+ * CLIP, if it is not there. Errors: those of zoe_parts_locate. */
 zoe_status zoe_role_locate(zoe_context *ctx, char **path, const char *folder, zoe_role role);
-/* Is it a transformer of a kind that a job can run? ZOE_UNSUPPORTED if not. */
+/* Is it a transformer of a kind that a job can run, alone or with another one? ZOE_UNSUPPORTED if
+ * not. */
 zoe_status zoe_expert_check(zoe_context *ctx, const zoe_wan_dims *dims, const char *path);
+/* Does the request name a whole model, and no part twice? ZOE_INVALID. */
+zoe_status zoe_params_check_model(zoe_context *ctx, const zoe_job_params *params);
+/* Opens a transformer's store and network. */
+zoe_status zoe_expert_open(zoe_context *ctx, zoe_store **store, zoe_wan **wan, const char *path,
+                           const char *config, bool bf16);
 /* config.json in the folder of a transformer, or beside its file; *config stays if there is none. */
 zoe_status zoe_config_locate(zoe_context *ctx, char **config, const char *expert);
 
@@ -148,16 +199,33 @@ zoe_status zoe_checkpoint_load_step(zoe_context *ctx, zoe_job *job, zoe_solver *
 bool zoe_checkpoint_takes(const char *name);
 void zoe_checkpoint_close(zoe_checkpoint *checkpoint); /* NULL is fine */
 
+/* Does the run go by a condition, CLIP features included? One of text alone does not. */
+bool zoe_job_has_condition(const zoe_job *job);
+/* The condition as a tensor. */
+zoe_tensor zoe_condition_tensor(const zoe_job *job);
+/* Pictures to job->condition and job->features. */
+zoe_status zoe_job_encode(zoe_context *ctx, zoe_job *job);
+/* Latent frames that are given, not made: the first ones. */
+size_t zoe_still_frames(const zoe_job *job);
+
+/* Reads the pictures and finds the sizes; job->stride and the transformer are known. */
+zoe_status zoe_pictures_read(zoe_context *ctx, zoe_job *job);
+/* The size of a video of about this area in the shape of the picture, or of what is asked for. */
+zoe_status zoe_job_size(zoe_context *ctx, const zoe_job *job, size_t area, size_t *height,
+                        size_t *width);
+
 /* The picture, scaled to a frame [H, W, 3] in about [-1, 1]; free *frame. */
 zoe_status zoe_picture_to_frame(zoe_context *ctx, float **frame, size_t H, size_t W,
                                 const zoe_picture *picture);
 
+/* Whose step it is; ZOE_HIGH_NOISE without experts. */
+zoe_expert zoe_job_expert(const zoe_job *job, size_t step);
 /* Counts the steps of each expert and the passes of the run into job->plan. */
 void zoe_plan_steps(zoe_job *job);
 /* Fills in the bytes that are held at once in each phase, and holds them against params.memory or,
- * without it, against the machine. Errors: ZOE_FORMAT if VAE and transformer differ in latent
- * channels; ZOE_NOMEM if memory does not suffice, with what would fit. */
-zoe_status zoe_plan_bytes(zoe_context *ctx, zoe_job *job);
+ * without it, against the machine. Errors: ZOE_NOMEM if memory does not suffice, with what would
+ * fit. */
+zoe_status zoe_plan_bytes(zoe_context *ctx, zoe_job *job, const zoe_vae *vae);
 
 /* Gets ready to show the run, if that is asked for: factors are read, memory is taken. Errors: those
  * of a file of factors that is named or found, ZOE_NOMEM. */

@@ -1,37 +1,59 @@
-/* Which file of a checkpoint folder is which part. Two layouts are known; explicit paths come
- * first. */
+/* Which file of a checkpoint folder is which part. Two layouts are known, each for models with one
+ * transformer and with two; explicit paths come first. */
 #include "job/job.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <jansson.h>
 #include <strings.h>
 #include <sys/stat.h>
 
 typedef struct layout {
     const char *name;
-    const char *mark; /* is there in this layout only */
-    const char *expert[ZOE_EXPERTS];
-    const char *vae[3], *text_encoder[3], *tokenizer[2]; /* in order of preference */
+    const char *marks[5]; /* any of these is there in this layout only */
+    size_t transformers;
+    const char *role[ZOE_ROLES][3]; /* in order of preference */
 } layout;
 
-static const layout layouts[] = {
-    {
-        .name = "official",
-        .mark = "high_noise_model",
-        .expert = {[ZOE_LOW_NOISE] = "low_noise_model", [ZOE_HIGH_NOISE] = "high_noise_model"},
-        .vae = {"Wan2.1_VAE.pth", "Wan2.1_VAE.safetensors"},
-        .text_encoder = {"models_t5_umt5-xxl-enc-bf16.pth",
-                         "models_t5_umt5-xxl-enc-bf16.safetensors"},
-        .tokenizer = {"google/umt5-xxl"},
-    },
-    {
-        .name = "diffusers",
-        .mark = "model_index.json",
-        .expert = {[ZOE_LOW_NOISE] = "transformer_2", [ZOE_HIGH_NOISE] = "transformer"},
-        .vae = {"vae"},
-        .text_encoder = {"text_encoder"},
-        .tokenizer = {"tokenizer"},
-    },
+enum { OFFICIAL, DIFFUSERS, DIFFUSERS_ONE, OFFICIAL_ONE, LAYOUTS };
+
+#define OFFICIAL_TEXT                                                                              \
+    [ZOE_ROLE_TEXT] = {"models_t5_umt5-xxl-enc-bf16.pth",                                          \
+                       "models_t5_umt5-xxl-enc-bf16.safetensors"},                                 \
+    [ZOE_ROLE_TOKENIZER] = {"google/umt5-xxl"}
+#define DIFFUSERS_REST                                                                             \
+    [ZOE_ROLE_VAE] = {"vae"}, [ZOE_ROLE_TEXT] = {"text_encoder"},                                  \
+    [ZOE_ROLE_TOKENIZER] = {"tokenizer"}, [ZOE_ROLE_CLIP] = {"image_encoder"}
+
+/* In the order in which they are looked for. */
+static const layout layouts[LAYOUTS] = {
+    [OFFICIAL] = {.name = "official",
+                  .marks = {"high_noise_model", "low_noise_model"},
+                  .transformers = 2,
+                  .role = {[ZOE_ROLE_HIGH] = {"high_noise_model"},
+                           [ZOE_ROLE_LOW] = {"low_noise_model"},
+                           [ZOE_ROLE_VAE] = {"Wan2.1_VAE.pth", "Wan2.1_VAE.safetensors"},
+                           OFFICIAL_TEXT}},
+    [DIFFUSERS] = {.name = "diffusers",
+                   .marks = {"model_index.json"},
+                   .transformers = 2,
+                   .role = {[ZOE_ROLE_HIGH] = {"transformer"},
+                            [ZOE_ROLE_LOW] = {"transformer_2"},
+                            DIFFUSERS_REST}},
+    [DIFFUSERS_ONE] = {.name = "diffusers",
+                       .transformers = 1,
+                       .role = {[ZOE_ROLE_TRANSFORMER] = {"transformer"}, DIFFUSERS_REST}},
+    [OFFICIAL_ONE] =
+        {.name = "official",
+         .marks = {"Wan2.2_VAE.pth", "Wan2.1_VAE.pth", "models_t5_umt5-xxl-enc-bf16.pth"},
+         .transformers = 1,
+         .role =
+             {[ZOE_ROLE_TRANSFORMER] = {"diffusion_pytorch_model.safetensors.index.json",
+                                        "diffusion_pytorch_model.safetensors"},
+              [ZOE_ROLE_VAE] = {"Wan2.2_VAE.pth", "Wan2.1_VAE.pth"},
+              [ZOE_ROLE_CLIP] = {"models_clip_open-clip-xlm-roberta-large-vit-huge-14.pth",
+                                 "models_clip_open-clip-xlm-roberta-large-vit-huge-14.safetensors"},
+              OFFICIAL_TEXT}},
 };
 
 static bool path_exists(const char *path)
@@ -49,16 +71,36 @@ static zoe_status holds(zoe_context *ctx, bool *found, const char *folder, const
     return ZOE_OK;
 }
 
+/* Does model_index.json name a second transformer? One that cannot be read does not. */
+static zoe_status names_second(zoe_context *ctx, bool *second, const char *folder)
+{
+    char *path;
+    TRY(zoe_path_join(ctx, &path, folder, "model_index.json"));
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    zoe_free(path);
+    const json_t *entry = json_object_get(root, "transformer_2");
+    *second = json_is_string(json_array_get(entry, 1));
+    json_decref(root);
+    return ZOE_OK;
+}
+
 /* The layout that the folder has, NULL if none. */
 static zoe_status layout_of(zoe_context *ctx, const layout **found, const char *folder)
 {
-    bool here = false;
+    bool here = false, second = false;
     *found = NULL;
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts && !here; i++) {
-        TRY(holds(ctx, &here, folder, layouts[i].mark));
-        if (here)
-            *found = &layouts[i];
-    }
+    for (size_t i = 0; i < LAYOUTS && !here; i++)
+        for (size_t k = 0; layouts[i].marks[k] && !here; k++) {
+            TRY(holds(ctx, &here, folder, layouts[i].marks[k]));
+            if (here)
+                *found = &layouts[i];
+        }
+    if (*found != &layouts[DIFFUSERS])
+        return ZOE_OK;
+    TRY(holds(ctx, &here, folder, layouts[DIFFUSERS].role[ZOE_ROLE_LOW][0]));
+    TRY(names_second(ctx, &second, folder));
+    if (!here && !second)
+        *found = &layouts[DIFFUSERS_ONE];
     return ZOE_OK;
 }
 
@@ -94,7 +136,9 @@ static zoe_status checkpoint_in(zoe_context *ctx, char **path, const char *folde
 /* Why a folder is no checkpoint, and which one might be meant. */
 static zoe_status explain_folder(zoe_context *ctx, const char *model)
 {
-    static const char *const others[] = {"config.json", "Wan2.1_VAE.pth", "Wan2.2_VAE.pth"};
+    static const char *const others[] = {"config.json",
+                                         "diffusion_pytorch_model.safetensors.index.json",
+                                         "diffusion_pytorch_model.safetensors"};
     const layout *l;
     char *path;
     TRY(zoe_path_join(ctx, &path, model, ".."));
@@ -115,17 +159,19 @@ static zoe_status explain_folder(zoe_context *ctx, const char *model)
         bool here;
         TRY(holds(ctx, &here, model, others[i]));
         if (here)
-            return zoe_fail(ctx, ZOE_UNSUPPORTED,
-                            "%s: holds %s but no high_noise_model: a model with one transformer, "
-                            "such as Wan 2.1 or Wan2.2-TI2V-5B, which this version does not run; "
-                            "Wan2.2-I2V-A14B is wanted",
+            return zoe_fail(ctx, ZOE_MISSING,
+                            "%s: holds %s but neither VAE nor text encoder: a transformer alone, "
+                            "which is given as such, together with the other parts; or give the "
+                            "folder of a whole checkpoint",
                             model, others[i]);
     }
-    return zoe_fail(ctx, ZOE_MISSING,
-                    "%s: neither a checkpoint in the official layout (folders high_noise_model and "
-                    "low_noise_model) nor in that of diffusers (model_index.json); give the folder "
-                    "into which Wan2.2-I2V-A14B was downloaded",
-                    model);
+    return zoe_fail(
+        ctx, ZOE_MISSING,
+        "%s: neither a checkpoint in the official layout (folders high_noise_model and "
+        "low_noise_model, or Wan2.2_VAE.pth or Wan2.1_VAE.pth) nor in that of diffusers "
+        "(model_index.json); give the folder into which a model such as "
+        "Wan2.2-I2V-A14B was downloaded",
+        model);
 }
 
 static zoe_status find_layout(zoe_context *ctx, const layout **found, const char *model)
@@ -139,7 +185,7 @@ static zoe_status find_layout(zoe_context *ctx, const layout **found, const char
     if (!zoe_folder_exists(model))
         return zoe_fail(ctx, ZOE_MISSING,
                         "%s: no such folder; the folder of a checkpoint is wanted, which has "
-                        "high_noise_model or model_index.json in it",
+                        "high_noise_model, model_index.json or the VAE in it",
                         model);
     TRY(layout_of(ctx, found, model));
     return *found ? ZOE_OK : explain_folder(ctx, model);
@@ -177,6 +223,10 @@ static zoe_status pick(zoe_context *ctx, char **path, const char *given, const c
         if (odd)
             return ZOE_IO;
     }
+    if (n == 0 || !candidates[0])
+        return zoe_fail(ctx, ZOE_MISSING,
+                        "%s: a model with one transformer has no %s; give both experts, or neither",
+                        model, what);
     return zoe_fail(
         ctx, ZOE_MISSING,
         "%s: %s is not there: the %s of the %s layout; download it into that folder, or "
@@ -236,42 +286,80 @@ static void note_experts(zoe_context *ctx, const zoe_parts *parts)
                 high, low);
 }
 
+/* An expert of T2V-A14B has the shapes of Wan 2.1 T2V-14B. */
+static void note_single(zoe_context *ctx, const zoe_parts *parts)
+{
+    const char *path = parts->expert[ZOE_HIGH_NOISE];
+    if (name_holds(path, "high_noise") || name_holds(path, "low_noise"))
+        zoe_log(ctx, ZOE_WARNING,
+                "%s is taken for the only transformer of its model; by its name it is one of two "
+                "experts",
+                path);
+}
+
+static const char *const role_names[ZOE_ROLES] = {
+    [ZOE_ROLE_HIGH] = "high-noise transformer", [ZOE_ROLE_LOW] = "low-noise transformer",
+    [ZOE_ROLE_TRANSFORMER] = "transformer",     [ZOE_ROLE_VAE] = "VAE",
+    [ZOE_ROLE_TEXT] = "text encoder",           [ZOE_ROLE_TOKENIZER] = "tokenizer",
+    [ZOE_ROLE_CLIP] = "CLIP image tower"};
+
 static zoe_status pick_role(zoe_context *ctx, char **path, const char *given, const char *model,
                             const layout *l, zoe_role role)
 {
-    const struct {
-        const char *const *candidates;
-        size_t n;
-        const char *name;
-    } rows[ZOE_ROLES] = {
-        [ZOE_ROLE_HIGH] = {&l->expert[ZOE_HIGH_NOISE], 1, "high-noise transformer"},
-        [ZOE_ROLE_LOW] = {&l->expert[ZOE_LOW_NOISE], 1, "low-noise transformer"},
-        [ZOE_ROLE_VAE] = {l->vae, 3, "VAE"},
-        [ZOE_ROLE_TEXT] = {l->text_encoder, 3, "text encoder"},
-        [ZOE_ROLE_TOKENIZER] = {l->tokenizer, 2, "tokenizer"},
-    };
-    return pick(ctx, path, given, model, l, rows[role].candidates, rows[role].n, rows[role].name);
+    const size_t most = sizeof l->role[role] / sizeof l->role[role][0];
+    bool here = given != NULL;
+    /* Whether a CLIP tower is needed is known only later. */
+    for (size_t i = 0; role == ZOE_ROLE_CLIP && !here; i++) {
+        if (i == most || !model || !l->role[role][i])
+            return ZOE_OK;
+        TRY(holds(ctx, &here, model, l->role[role][i]));
+    }
+    return pick(ctx, path, given, model, l, l->role[role], most, role_names[role]);
+}
+
+zoe_status zoe_params_check_model(zoe_context *ctx, const zoe_job_params *p)
+{
+    const bool experts = p->high_noise && p->low_noise;
+    if (p->transformer && (p->high_noise || p->low_noise))
+        return zoe_fail(
+            ctx, ZOE_INVALID,
+            "a transformer and a high-noise or low-noise one: a model has either one, or "
+            "these two");
+    if (!p->model && !((p->transformer || experts) && p->vae && p->text_encoder && p->tokenizer))
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "no model: a checkpoint folder is wanted, or all of its parts (one "
+                        "transformer, or a high-noise and a low-noise one; VAE, text encoder, "
+                        "tokenizer)");
+    return ZOE_OK;
 }
 
 static zoe_status locate(zoe_context *ctx, zoe_parts *parts, const zoe_job_params *p)
 {
-    const layout *l = &layouts[0];
+    const layout *l = &layouts[OFFICIAL];
     const struct {
         char **path;
         const char *given;
     } rows[ZOE_ROLES] = {
         [ZOE_ROLE_HIGH] = {&parts->expert[ZOE_HIGH_NOISE], p->high_noise},
         [ZOE_ROLE_LOW] = {&parts->expert[ZOE_LOW_NOISE], p->low_noise},
+        [ZOE_ROLE_TRANSFORMER] = {&parts->expert[ZOE_HIGH_NOISE], p->transformer},
         [ZOE_ROLE_VAE] = {&parts->vae, p->vae},
         [ZOE_ROLE_TEXT] = {&parts->text_encoder, p->text_encoder},
         [ZOE_ROLE_TOKENIZER] = {&parts->tokenizer, p->tokenizer},
+        [ZOE_ROLE_CLIP] = {&parts->clip, p->clip},
     };
     if (p->model)
         TRY(find_layout(ctx, &l, p->model));
-    for (zoe_role role = 0; role < ZOE_ROLES; role++)
+    parts->transformers = p->transformer ? 1 : p->high_noise || p->low_noise ? 2 : l->transformers;
+    for (zoe_role role = 0; role < ZOE_ROLES; role++) {
+        const bool expert = role == ZOE_ROLE_HIGH || role == ZOE_ROLE_LOW;
+        if (parts->transformers == 1 ? expert : role == ZOE_ROLE_TRANSFORMER)
+            continue;
         TRY(pick_role(ctx, rows[role].path, rows[role].given, p->model, l, role));
+    }
     for (size_t e = 0; e < ZOE_EXPERTS; e++)
-        TRY(zoe_config_locate(ctx, &parts->expert_config[e], parts->expert[e]));
+        if (parts->expert[e])
+            TRY(zoe_config_locate(ctx, &parts->expert_config[e], parts->expert[e]));
     return ZOE_OK;
 }
 
@@ -288,17 +376,19 @@ zoe_status zoe_role_locate(zoe_context *ctx, char **path, const char *folder, zo
     const layout *l;
     *path = NULL;
     TRY(find_layout(ctx, &l, folder));
-    return pick_role(ctx, path, NULL, folder, l, role);
+    return l->role[role][0] ? pick_role(ctx, path, NULL, folder, l, role) : ZOE_OK;
 }
 
 zoe_status zoe_parts_locate(zoe_context *ctx, zoe_parts *parts, const zoe_job_params *params)
 {
     *parts = (zoe_parts){0};
     const zoe_status status = locate(ctx, parts, params);
-    if (status == ZOE_OK)
-        note_experts(ctx, parts);
-    else
+    if (status != ZOE_OK)
         zoe_parts_free(parts);
+    else if (parts->transformers == 1)
+        note_single(ctx, parts);
+    else
+        note_experts(ctx, parts);
     return status;
 }
 
@@ -311,5 +401,6 @@ void zoe_parts_free(zoe_parts *parts)
     zoe_free(parts->vae);
     zoe_free(parts->text_encoder);
     zoe_free(parts->tokenizer);
+    zoe_free(parts->clip);
     *parts = (zoe_parts){0};
 }

@@ -60,6 +60,9 @@ zoe_status zoe_params_check_numbers(zoe_context *ctx, const zoe_job_params *p)
                         p->guide_low, p->guide_high);
     if (!(p->boundary >= 0.0 && p->boundary <= 1.001))
         return zoe_fail(ctx, ZOE_INVALID, "boundary: %g; 0 to 1 is wanted", p->boundary);
+    if (p->last_image && p->frames < 5)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "frames: %zu; with a picture to end with at least 5 are wanted", p->frames);
     if (p->fps_num <= 0 || p->fps_den <= 0)
         return zoe_fail(ctx, ZOE_INVALID, "frame rate: %d/%d; a positive fraction is wanted",
                         p->fps_num, p->fps_den);
@@ -68,12 +71,7 @@ zoe_status zoe_params_check_numbers(zoe_context *ctx, const zoe_job_params *p)
 
 static zoe_status check_texts(zoe_context *ctx, const zoe_job_params *p)
 {
-    if (!p->model && !(p->high_noise && p->low_noise && p->vae && p->text_encoder && p->tokenizer))
-        return zoe_fail(ctx, ZOE_INVALID,
-                        "no model: a checkpoint folder is wanted, or all of its parts (high-noise "
-                        "and low-noise transformer, VAE, text encoder, tokenizer)");
-    if (!p->image)
-        return zoe_fail(ctx, ZOE_INVALID, "no image: the picture that the video starts from");
+    TRY(zoe_params_check_model(ctx, p));
     if (!p->prompt)
         return zoe_fail(ctx, ZOE_INVALID,
                         "no prompt: what shall happen in the video (\"\" for none)");
@@ -133,6 +131,8 @@ void zoe_job_free(zoe_job *job)
     zoe_umt5_close(job->umt5);
     zoe_store_close(job->text_store);
     zoe_store_close(job->vae_store);
+    zoe_clip_close(job->clip);
+    zoe_store_close(job->clip_store);
     for (size_t e = 0; e < ZOE_EXPERTS; e++) {
         zoe_wan_close(job->wan[e]);
         zoe_store_close(job->expert_store[e]);
@@ -145,8 +145,12 @@ void zoe_job_free(zoe_job *job)
     zoe_preview_free(job->preview);
     zoe_free(job->comment);
     zoe_free(job->json);
-    zoe_free(job->picture);
+    for (size_t end = 0; end < ZOE_ENDS; end++) {
+        zoe_free(job->picture[end]);
+        zoe_free(job->clip_picture[end]);
+    }
     zoe_free(job->condition);
+    zoe_free(job->features);
     zoe_free(job->latent);
     zoe_schedule_free(&job->schedule);
     zoe_parts_free(&job->parts);

@@ -135,8 +135,8 @@ static bool is_of_part(const struct stat *file, const char *part)
 
 static zoe_status check_model(zoe_context *ctx, const place *out, const zoe_job_params *p)
 {
-    const char *const parts[] = {p->model, p->high_noise,   p->low_noise,
-                                 p->vae,   p->text_encoder, p->tokenizer};
+    const char *const parts[] = {p->model, p->high_noise,   p->low_noise, p->transformer,
+                                 p->vae,   p->text_encoder, p->tokenizer, p->clip};
     if (!out->path || !out->there || !S_ISREG(out->file.st_mode))
         return ZOE_OK;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
@@ -178,12 +178,14 @@ zoe_status zoe_places_check(zoe_context *ctx, const zoe_job_params *params)
                                 place_of("the preview", params->preview)};
     const place picture = place_of("the picture", params->image), *frames = &out[2];
     const place factors = place_of("the file of preview factors", params->preview_factors);
-    const place *const others[] = {&out[0], &out[1], &out[3], &picture};
+    const place last = place_of("the last picture", params->last_image);
+    const place *const others[] = {&out[0], &out[1], &out[3], &picture, &last};
     const place state = place_of("the checkpoint", params->checkpoint);
     for (size_t i = 0; i < OUTPUTS; i++) {
         for (size_t j = i + 1; j < OUTPUTS; j++)
             TRY(check_pair(ctx, &out[i], &out[j]));
         TRY(check_pair(ctx, &out[i], &picture));
+        TRY(check_pair(ctx, &out[i], &last));
         TRY(check_pair(ctx, &out[i], &factors));
         TRY(check_model(ctx, &out[i], params));
         TRY(check_state(ctx, &out[i], &state));

@@ -9,12 +9,18 @@ enum {
     MIB = 1 << 20
 };
 
+zoe_expert zoe_job_expert(const zoe_job *job, size_t step)
+{
+    return job->parts.transformers == 1
+               ? ZOE_HIGH_NOISE
+               : zoe_expert_of(job->schedule.timestep[step], job->params.boundary);
+}
+
 void zoe_plan_steps(zoe_job *job)
 {
     zoe_plan *plan = &job->plan;
     for (size_t i = 0; i < job->schedule.steps; i++) {
-        const bool high =
-            zoe_expert_of(job->schedule.timestep[i], job->params.boundary) == ZOE_HIGH_NOISE;
+        const bool high = zoe_job_expert(job, i) == ZOE_HIGH_NOISE;
         const double scale = high ? job->params.guide_high : job->params.guide_low;
         plan->high_steps += high;
         plan->low_steps += !high;
@@ -53,20 +59,34 @@ typedef struct counter {
     const zoe_vae *vae;
 } counter;
 
+/* A part that a model need not have. */
+static size_t store_bytes(const zoe_store *store)
+{
+    return store ? zoe_store_bytes(store) : 0;
+}
+
 static bool makes_frames(const zoe_job *job)
 {
     return job->params.out || job->params.frames_out;
 }
 
 /* What lives in every phase. */
-static size_t count_fixed(const zoe_job *job, size_t cells, size_t pixels)
+static size_t count_fixed(const zoe_job *job, size_t f, size_t plane, size_t pixels)
 {
+    const size_t cells = f * plane;
     const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
+    const size_t still = zoe_still_frames(job) * plane * d->out_dim;
     const size_t condition = cells * (d->in_dim - d->out_dim), latents = 4 * cells * d->out_dim;
     const size_t contexts = (job->plan.prompt_tokens + job->plan.negative_tokens) * d->text_dim;
-    size_t bytes = PROGRAM_BYTES + (condition + latents + contexts + 3 * pixels) * sizeof(float);
+    const size_t features = job->feature_rows * d->image_dim;
+    const size_t ends = (job->params.image ? 1u : 0u) + (job->params.last_image ? 1u : 0u);
+    const size_t side = job->clip ? zoe_clip_side(job->clip) : 0;
+    size_t bytes = PROGRAM_BYTES + (condition + still + latents + contexts + features +
+                                    3 * ends * (pixels + side * side)) *
+                                       sizeof(float);
     for (size_t e = 0; e < ZOE_EXPERTS; e++)
-        bytes = sum(bytes, zoe_wan_weight_bytes(job->wan[e]));
+        if (job->wan[e])
+            bytes = sum(bytes, zoe_wan_weight_bytes(job->wan[e]));
     return bytes;
 }
 
@@ -78,7 +98,7 @@ static size_t count_steps(const counter *c, size_t f, size_t h, size_t w)
     const size_t rows[ZOE_BRANCHES] = {job->plan.prompt_tokens, job->plan.negative_tokens};
     size_t texts = 0, making = 0;
     for (size_t b = 0; b < ZOE_BRANCHES; b++) {
-        const zoe_bytes bytes = zoe_wan_text_bytes(d, job->params.bf16, rows[b], 0);
+        const zoe_bytes bytes = zoe_wan_text_bytes(d, job->params.bf16, rows[b], job->feature_rows);
         texts = sum(texts, bytes.weights);
         making = larger(making, bytes.work);
     }
@@ -87,12 +107,12 @@ static size_t count_steps(const counter *c, size_t f, size_t h, size_t w)
     return sum(sum(texts, making), sum(work, solver));
 }
 
-/* A stage that a checkpoint kept takes nothing. */
+/* A stage that a checkpoint kept takes nothing, nor does one that there is not. */
 static void leave_out_kept(need *n, const zoe_job *job)
 {
     const bool kept[ZOE_PHASE_COUNT] = {
         [ZOE_PHASE_TEXT] = job->context[ZOE_COND] != NULL,
-        [ZOE_PHASE_ENCODE] = job->condition != NULL,
+        [ZOE_PHASE_ENCODE] = job->condition || !zoe_job_has_condition(job),
         [ZOE_PHASE_STEPS] = job->plan.steps_done == job->schedule.steps,
     };
     for (size_t i = 0; i < ZOE_PHASE_COUNT; i++)
@@ -103,19 +123,21 @@ static void leave_out_kept(need *n, const zoe_job *job)
 static need count(const counter *c, extent e)
 {
     const zoe_job *job = c->job;
-    const size_t f = (e.frames - 1) / 4 + 1, h = e.height / 8, w = e.width / 8;
+    const size_t f = (e.frames - 1) / 4 + 1, h = e.height / job->stride, w = e.width / job->stride;
     const size_t pixels = e.height * e.width, frame = 6 * pixels; /* RGB, and planes of Y4M */
     const size_t tokens = larger(job->plan.prompt_tokens, job->plan.negative_tokens);
-    const size_t fixed = count_fixed(job, f * h * w, pixels);
+    const size_t fixed = count_fixed(job, f, h * w, pixels);
     const size_t packed = zoe_vae_weight_bytes(c->vae), vae = zoe_store_bytes(job->vae_store);
     need n = {
         .weights = {[ZOE_PHASE_TEXT] = zoe_store_bytes(job->text_store),
-                    [ZOE_PHASE_ENCODE] = vae,
-                    [ZOE_PHASE_STEPS] = larger(zoe_store_bytes(job->expert_store[ZOE_HIGH_NOISE]),
-                                               zoe_store_bytes(job->expert_store[ZOE_LOW_NOISE]))}};
-    n.work[ZOE_PHASE_TEXT] = sum(fixed, zoe_umt5_work_bytes(c->ctx, job->umt5, tokens));
-    n.work[ZOE_PHASE_ENCODE] =
-        sum(fixed, sum(packed, zoe_vae_encode_bytes(c->ctx, c->vae, e.height, e.width)));
+                    [ZOE_PHASE_ENCODE] = larger(vae, store_bytes(job->clip_store)),
+                    [ZOE_PHASE_STEPS] = larger(store_bytes(job->expert_store[ZOE_HIGH_NOISE]),
+                                               store_bytes(job->expert_store[ZOE_LOW_NOISE]))}};
+    const zoe_bytes clip = job->clip ? zoe_clip_bytes(c->ctx, job->clip) : (zoe_bytes){0, 0};
+    n.work[ZOE_PHASE_TEXT] =
+        sum(fixed, sum(clip.weights, zoe_umt5_work_bytes(c->ctx, job->umt5, tokens)));
+    const size_t encoding = sum(packed, zoe_vae_encode_bytes(c->ctx, c->vae, e.height, e.width));
+    n.work[ZOE_PHASE_ENCODE] = sum(fixed, sum(clip.weights, larger(encoding, clip.work)));
     n.work[ZOE_PHASE_STEPS] = sum(fixed, count_steps(c, f, h, w));
     leave_out_kept(&n, job);
     if (!makes_frames(job))
@@ -167,9 +189,7 @@ static bool fits(const counter *c, limit l, extent e)
  * the sentence that nobody needs. */
 static bool size_of(zoe_context *aside, const zoe_job *job, size_t area, extent *e)
 {
-    const zoe_plan *p = &job->plan;
-    return zoe_size_i2v(aside, &e->height, &e->width, p->picture_height, p->picture_width, area) ==
-           ZOE_OK;
+    return zoe_job_size(aside, job, area, &e->height, &e->width) == ZOE_OK;
 }
 
 /* The most frames up to the wanted ones that fit at this size; 0 for none. */
@@ -272,28 +292,14 @@ static zoe_status check_memory(zoe_context *ctx, const counter *c, const need *n
     return ZOE_OK;
 }
 
-zoe_status zoe_plan_bytes(zoe_context *ctx, zoe_job *job)
+zoe_status zoe_plan_bytes(zoe_context *ctx, zoe_job *job, const zoe_vae *vae)
 {
     zoe_plan *plan = &job->plan;
-    const size_t channels = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE])->out_dim;
-    zoe_vae *vae;
-    zoe_status status;
-    TRY(zoe_vae_open(ctx, &vae, job->vae_store));
-    if (zoe_vae_channels(vae) != channels) {
-        status = zoe_fail(ctx, ZOE_FORMAT, "%s: %zu latent channels, the transformer %s makes %zu",
-                          zoe_store_path(job->vae_store), zoe_vae_channels(vae),
-                          zoe_store_path(job->expert_store[ZOE_HIGH_NOISE]), channels);
-        goto done;
-    }
     const counter c = {.ctx = ctx, .job = job, .vae = vae};
     const need n = count(&c, (extent){plan->frames, plan->height, plan->width});
     for (size_t i = 0; i < ZOE_PHASE_COUNT; i++) {
         plan->bytes[i] = sum(n.weights[i], n.work[i]);
         plan->peak = larger(plan->peak, plan->bytes[i]);
     }
-    status = check_memory(ctx, &c, &n);
-done:
-    zoe_vae_close(vae);
-    zoe_store_drop(job->vae_store);
-    return status;
+    return check_memory(ctx, &c, &n);
 }

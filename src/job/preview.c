@@ -129,17 +129,23 @@ zoe_status zoe_preview_open(zoe_context *ctx, zoe_job *job)
 /* ---- after each step ---- */
 
 /* Without factors for this VAE: those that explain the picture of the run, whose latent is the
- * first frame of the condition. */
+ * first frame of the condition. A run of text alone has none. */
 static zoe_status fit_to_picture(zoe_context *ctx, zoe_preview *preview, const zoe_job *job)
 {
     const zoe_plan *plan = &job->plan;
     const size_t h = plan->latent_height, w = plan->latent_width;
     const size_t cells = plan->latent_frames * h * w;
+    const bool masked = job->family->masked;
     zoe_projection_fit *fit;
+    if (!job->picture[ZOE_FIRST])
+        return zoe_fail(
+            ctx, ZOE_MISSING,
+            "there are no colours for this VAE, and no picture to fit them to: make some "
+            "with preview-fit");
     TRY(zoe_projection_fit_new(ctx, &fit, job->latent_count / cells));
-    zoe_cell_colours(preview->cells, h, w, job->picture, plan->height, plan->width);
-    zoe_projection_fit_add(fit, job->condition + ZOE_MASK_CHANNELS * cells, cells, preview->cells,
-                           h * w);
+    zoe_cell_colours(preview->cells, h, w, job->picture[ZOE_FIRST], plan->height, plan->width);
+    zoe_projection_fit_add(fit, job->condition + (masked ? ZOE_MASK_CHANNELS * cells : 0),
+                           masked ? cells : h * w, preview->cells, h * w);
     const zoe_status status = zoe_projection_fit_solve(ctx, fit, &preview->projection, NULL);
     preview->have_factors = status == ZOE_OK;
     zoe_projection_fit_free(fit);
@@ -188,16 +194,17 @@ static void draw(zoe_preview *preview, size_t place, size_t h, size_t w)
     }
 }
 
-/* The whole row from the latent before the solver's step: x0 = x - sigma v. */
+/* The whole row from the latent before the solver's step: x0 = x - sigma v; frames that are given
+ * have no noise. */
 static void draw_row(zoe_preview *preview, const zoe_job *job, size_t step)
 {
     const zoe_plan *plan = &job->plan;
     const size_t h = plan->latent_height, w = plan->latent_width, f = plan->latent_frames;
     const size_t plane = h * w, n = preview->frames;
-    const float sigma = job->schedule.sigma[step];
     const float *velocity = job->velocity[ZOE_COND];
     for (size_t place = 0; place < n; place++) {
         const size_t t = n > 1 ? place * (f - 1) / (n - 1) : 0;
+        const float sigma = t < zoe_still_frames(job) ? 0.0f : job->schedule.sigma[step];
         for (size_t c = 0; c < preview->projection.channels; c++)
             for (size_t i = 0; i < plane; i++) {
                 const size_t at = (c * f + t) * plane + i;

@@ -22,7 +22,10 @@ enum { SOLVERS = sizeof solver_names / sizeof solver_names[0] };
 static const char *const weight_keys[ZOE_WEIGHTS_COUNT] = {[ZOE_WEIGHTS_HIGH] = "high_noise",
                                                            [ZOE_WEIGHTS_LOW] = "low_noise",
                                                            [ZOE_WEIGHTS_VAE] = "vae",
-                                                           [ZOE_WEIGHTS_TEXT] = "text_encoder"};
+                                                           [ZOE_WEIGHTS_TEXT] = "text_encoder",
+                                                           [ZOE_WEIGHTS_CLIP] = "clip"};
+/* In the place of high_noise, of a model without experts. */
+static const char single_key[] = "transformer";
 
 /* Paths of a request. */
 static const struct {
@@ -32,10 +35,13 @@ static const struct {
     {"model", offsetof(zoe_job_params, model)},
     {"high_noise", offsetof(zoe_job_params, high_noise)},
     {"low_noise", offsetof(zoe_job_params, low_noise)},
+    {"transformer", offsetof(zoe_job_params, transformer)},
     {"vae", offsetof(zoe_job_params, vae)},
     {"text_encoder", offsetof(zoe_job_params, text_encoder)},
     {"tokenizer", offsetof(zoe_job_params, tokenizer)},
+    {"clip", offsetof(zoe_job_params, clip)},
     {"image", offsetof(zoe_job_params, image)},
+    {"last_image", offsetof(zoe_job_params, last_image)},
     {"preview_factors", offsetof(zoe_job_params, preview_factors)},
     {"preview", offsetof(zoe_job_params, preview)},
     {"out", offsetof(zoe_job_params, out)},
@@ -147,13 +153,18 @@ static json_t *run_json(zoe_context *ctx, const zoe_job_params *p, const char *l
                      "memory", memory, "paths", paths);
 }
 
-static json_t *weights_json(const zoe_sources *sources)
+static json_t *weights_json(const zoe_job *job)
 {
+    const zoe_sources *sources = &job->sources;
     if (!sources->weights[0][0])
         return NULL;
     json_t *object = json_object();
-    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
-        json_object_set_new(object, weight_keys[i], json_string(sources->weights[i]));
+    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++) {
+        const bool single = i == ZOE_WEIGHTS_HIGH && job->parts.transformers == 1;
+        if (sources->weights[i][0])
+            json_object_set_new(object, single ? single_key : weight_keys[i],
+                                json_string(sources->weights[i]));
+    }
     return object;
 }
 
@@ -172,11 +183,13 @@ static json_t *record_json(zoe_context *ctx, const zoe_job *job, const char *let
     const zoe_job_params *p = &job->params;
     const zoe_sources *s = &job->sources;
     json_t *root = json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:o, s:o*, s:s*, s:o*, s:s}", "format", ZOE_RECORD_FORMAT,
-        "program", program, "version", ZOE_VERSION, "prompt", p->prompt, "negative_prompt",
-        negative_of(p), "image", name_json(ctx, p->image), "model",
-        p->model ? name_json(ctx, p->model) : NULL, "image_sha256", known(s->image), "model_sha256",
-        weights_json(s), "instruction_set", zoe_isa_name(zoe_cpu_isa()));
+        "{s:i, s:s, s:s, s:s, s:s, s:o*, s:o*, s:o*, s:s*, s:s*, s:o*, s:s}", "format",
+        ZOE_RECORD_FORMAT, "program", program, "version", ZOE_VERSION, "prompt", p->prompt,
+        "negative_prompt", negative_of(p), "image", p->image ? name_json(ctx, p->image) : NULL,
+        "last_image", p->last_image ? name_json(ctx, p->last_image) : NULL, "model",
+        p->model ? name_json(ctx, p->model) : NULL, "image_sha256", known(s->image),
+        "last_image_sha256", known(s->last_image), "model_sha256", weights_json(job),
+        "instruction_set", zoe_isa_name(zoe_cpu_isa()));
     json_t *how = json_pack(
         "{s:[I, I], s:b, s:I, s:I, s:s, s:f, s:[f, f], s:f, s:s, s:I, s:[i, i]}", "size",
         (json_int_t)p->width, (json_int_t)p->height, "keep_orientation", p->keep_orientation,
@@ -382,11 +395,14 @@ static zoe_status take_sources(const reader *r, zoe_record *record)
     const json_t *weights = json_object_get(r->object, "model_sha256");
     const reader inner = {r->ctx, weights, r->where};
     TRY(take_digest(r, "image_sha256", record->sources.image));
+    TRY(take_digest(r, "last_image_sha256", record->sources.last_image));
     TRY(take_digest(r, "tokens_sha256", record->sources.tokens));
     if (weights && !json_is_object(weights))
         return wrong(r, "model_sha256", "an object");
     for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
         TRY(take_digest(&inner, weight_keys[i], record->sources.weights[i]));
+    if (!record->sources.weights[ZOE_WEIGHTS_HIGH][0])
+        TRY(take_digest(&inner, single_key, record->sources.weights[ZOE_WEIGHTS_HIGH]));
     return take_text(r, "instruction_set", &record->isa);
 }
 
@@ -511,6 +527,7 @@ static zoe_status take_record(const reader *r, zoe_record *record, bool whole)
     if (whole)
         return take_run(r, record);
     TRY(take_name(r, "image", &p->image));
+    TRY(take_name(r, "last_image", &p->last_image));
     return take_name(r, "model", &p->model);
 }
 
@@ -621,4 +638,9 @@ const char *zoe_record_json(const zoe_record *record)
 const char *zoe_record_image_digest(const zoe_record *record)
 {
     return record->sources.image;
+}
+
+const char *zoe_record_last_image_digest(const zoe_record *record)
+{
+    return record->sources.last_image;
 }

@@ -3,9 +3,11 @@
  *
  *   format, program, version            format: 1; larger numbers are refused
  *   prompt, negative_prompt             "" for the official negative prompt
- *   image, model                        bare names
- *   image_sha256                        of the picture's file
- *   model_sha256                        object: zoe_store_fingerprint of each part
+ *   image, last_image, model            bare names; those that were given
+ *   image_sha256, last_image_sha256     of the pictures' files
+ *   model_sha256                        object: zoe_store_fingerprint of each part that the model
+ *                                       has: high_noise and low_noise or transformer, vae,
+ *                                       text_encoder, clip
  *   instruction_set                     of the kernels
  *   size, width, height                 what was asked for, [w, h]; what the video has
  *   keep_orientation, frames, steps, solver, shift, guide_scale_low_high, boundary, dtype, seed
@@ -23,7 +25,7 @@
 enum {
     ZOE_RECORD_FORMAT = 1,
     ZOE_RECORD_BYTES = 1 << 24, /* no record is longer */
-    ZOE_RECORD_PATHS = 12       /* of a request */
+    ZOE_RECORD_PATHS = 15       /* of a request */
 };
 
 struct zoe_record {

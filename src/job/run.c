@@ -1,9 +1,11 @@
 /* The order of the work. Reads like the method. */
 #include "job/job.h"
 
-static const char *expert_name(zoe_expert expert)
+static const char *expert_name(const zoe_job *job, zoe_expert expert)
 {
-    return expert == ZOE_HIGH_NOISE ? "high-noise" : "low-noise";
+    return job->parts.transformers == 1 ? "transformer"
+           : expert == ZOE_HIGH_NOISE   ? "high-noise expert"
+                                        : "low-noise expert";
 }
 
 static const char *branch_name(zoe_branch branch)
@@ -77,68 +79,27 @@ static zoe_status take_context(zoe_context *ctx, zoe_job *job)
     return ZOE_OK;
 }
 
-/* ---- encode: the picture, followed by grey frames, to the condition ---- */
+/* ---- encode: pictures to condition ---- */
 
-typedef struct clip {
-    const zoe_job *job;
-    zoe_output_frames *out;
-} clip;
-
-static zoe_status read_frame(void *user, float *frame, size_t index)
+/* The image tower is not needed any more. */
+static void close_clip(zoe_job *job)
 {
-    const zoe_job *job = ((const clip *)user)->job;
-    const size_t count = 3 * job->plan.height * job->plan.width;
-    if (index == 0)
-        memcpy(frame, job->picture, count * sizeof *frame);
-    else
-        memset(frame, 0, count * sizeof *frame);
-    return ZOE_OK;
-}
-
-static void encode_progress(void *user, size_t done, size_t total)
-{
-    zoe_job_progress(((const clip *)user)->job, ZOE_PHASE_ENCODE, done, total);
-}
-
-/* y: four mask channels, one in the first latent frame, zero elsewhere; then the latent of the
- * clip. */
-static zoe_status encode_picture(zoe_context *ctx, zoe_job *job)
-{
-    const zoe_plan *p = &job->plan;
-    const size_t plane = p->latent_height * p->latent_width, cells = p->latent_frames * plane;
-    zoe_vae *vae;
-    zoe_status status;
-    zoe_job_progress(job, ZOE_PHASE_ENCODE, 0, p->latent_frames);
-    TRY(zoe_store_check(ctx, job->vae_store));
-    TRY(zoe_vae_open(ctx, &vae, job->vae_store));
-    zoe_store_drop(job->vae_store);
-    const size_t channels = ZOE_MASK_CHANNELS + zoe_vae_channels(vae);
-    TRY_GOTO(take_floats(ctx, &job->condition, channels * cells, "condition"));
-    for (size_t c = 0; c < ZOE_MASK_CHANNELS; c++)
-        for (size_t i = 0; i < cells; i++)
-            job->condition[c * cells + i] = i < plane ? 1.0f : 0.0f;
-    clip source = {.job = job};
-    TRY_GOTO(zoe_vae_encode(ctx, vae, job->condition + ZOE_MASK_CHANNELS * cells, p->frames,
-                            p->height, p->width, read_frame, &source, encode_progress, NULL));
-    if (!all_finite(job->condition, channels * cells)) {
-        status =
-            zoe_fail(ctx, ZOE_NONFINITE, "the VAE encoder gave NaN or inf for the picture (%s)",
-                     zoe_store_path(job->vae_store));
-        goto done;
-    }
-done:
-    zoe_vae_close(vae);
-    return status;
+    zoe_clip_close(job->clip);
+    zoe_store_close(job->clip_store);
+    job->clip = NULL;
+    job->clip_store = NULL;
 }
 
 static zoe_status take_condition(zoe_context *ctx, zoe_job *job)
 {
+    if (!zoe_job_has_condition(job))
+        return ZOE_OK;
     if (!job->condition) {
-        TRY(encode_picture(ctx, job));
+        TRY(zoe_job_encode(ctx, job));
         TRY(zoe_checkpoint_save_condition(ctx, job));
     }
-    const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
-    zoe_job_observe(job, "y", 0, latent_tensor(job, job->condition, d->in_dim - d->out_dim));
+    zoe_job_observe(job, job->family->masked ? "y" : "still", 0, zoe_condition_tensor(job));
+    close_clip(job);
     return ZOE_OK;
 }
 
@@ -172,21 +133,21 @@ static zoe_status engage(zoe_context *ctx, const zoe_job *job, steps *s, zoe_exp
     s->expert = expert;
     TRY(zoe_store_check(ctx, job->expert_store[expert]));
     for (size_t b = 0; b < ZOE_BRANCHES; b++)
-        TRY(zoe_wan_text_new(ctx, &s->text[b], job->wan[expert], job->context[b], job->id_count[b],
-                             NULL));
+        TRY(zoe_wan_text_new_with_image(ctx, &s->text[b], job->wan[expert], job->context[b],
+                                        job->id_count[b], job->features, job->feature_rows, NULL));
     return ZOE_OK;
 }
 
 static zoe_status predict(zoe_context *ctx, const zoe_job *job, steps *s, zoe_branch branch,
                           size_t step)
 {
-    TRY(zoe_wan_forward(ctx, job->wan[s->expert], s->work, job->velocity[branch], job->latent,
-                        job->condition, s->text[branch], (double)job->schedule.timestep[step],
-                        NULL));
+    TRY(zoe_wan_forward_still(ctx, job->wan[s->expert], s->work, job->velocity[branch], job->latent,
+                              job->family->masked ? job->condition : NULL, s->text[branch],
+                              (double)job->schedule.timestep[step], zoe_still_frames(job), NULL));
     if (!all_finite(job->velocity[branch], job->latent_count))
         return zoe_fail(ctx, ZOE_NONFINITE,
-                        "step %zu of %zu: the %s expert gave NaN or inf in the %s branch (%s)",
-                        step + 1, job->schedule.steps, expert_name(s->expert), branch_name(branch),
+                        "step %zu of %zu: the %s gave NaN or inf in the %s branch (%s)", step + 1,
+                        job->schedule.steps, expert_name(job, s->expert), branch_name(branch),
                         zoe_store_path(job->expert_store[s->expert]));
     zoe_job_observe(
         job, branch == ZOE_COND ? "v_cond" : "v_uncond", step,
@@ -194,9 +155,19 @@ static zoe_status predict(zoe_context *ctx, const zoe_job *job, steps *s, zoe_br
     return ZOE_OK;
 }
 
+/* The frames that are given stay as they are. */
+static void impose_still(const zoe_job *job)
+{
+    const zoe_plan *p = &job->plan;
+    const size_t plane = p->latent_height * p->latent_width, given = zoe_still_frames(job) * plane;
+    const size_t cells = p->latent_frames * plane;
+    for (size_t c = 0; c < job->latent_count / cells && given > 0; c++)
+        memcpy(job->latent + c * cells, job->condition + c * given, given * sizeof *job->latent);
+}
+
 static zoe_status run_step(zoe_context *ctx, const zoe_job *job, steps *s, size_t step)
 {
-    const zoe_expert expert = zoe_expert_of(job->schedule.timestep[step], job->params.boundary);
+    const zoe_expert expert = zoe_job_expert(job, step);
     const double scale = expert == ZOE_HIGH_NOISE ? job->params.guide_high : job->params.guide_low;
     TRY(engage(ctx, job, s, expert));
     TRY(predict(ctx, job, s, ZOE_COND, step));
@@ -207,6 +178,7 @@ static zoe_status run_step(zoe_context *ctx, const zoe_job *job, steps *s, size_
     }
     zoe_preview_step(ctx, job, step);
     TRY(zoe_solver_step(ctx, s->solver, job->latent, job->velocity[ZOE_COND], step));
+    impose_still(job);
     if (!all_finite(job->latent, job->latent_count))
         return zoe_fail(ctx, ZOE_NONFINITE,
                         "step %zu of %zu: NaN or inf in the latent after the solver", step + 1,
@@ -238,6 +210,7 @@ static zoe_status denoise(zoe_context *ctx, zoe_job *job)
     for (size_t b = 0; b < ZOE_BRANCHES; b++)
         TRY(take_floats(ctx, &job->velocity[b], job->latent_count, "velocity"));
     TRY_GOTO(zoe_solver_new(ctx, &s.solver, &job->schedule, job->latent_count));
+    impose_still(job);
     TRY_GOTO(zoe_checkpoint_load_step(ctx, job, s.solver, &first));
     if (first < count) {
         zoe_job_progress(job, ZOE_PHASE_STEPS, first, count);
@@ -271,9 +244,20 @@ static void close_experts(zoe_job *job)
 
 /* ---- decode: latent to frames, written as they come ---- */
 
+typedef struct clip {
+    const zoe_job *job;
+    zoe_output_frames *out;
+} clip;
+
 static zoe_status write_frames(void *user, const float *frames, size_t index, size_t count)
 {
-    return zoe_output_frames_write(((const clip *)user)->out, frames, index, count);
+    const clip *c = user;
+    const zoe_plan *p = &c->job->plan;
+    /* The tensor is only looked at. */
+    zoe_job_observe(
+        c->job, "frames", index,
+        zoe_tensor_4d((float *)(uintptr_t)frames, ZOE_F32, count, p->height, p->width, 3));
+    return zoe_output_frames_write(c->out, frames, index, count);
 }
 
 static void decode_progress(void *user, size_t done, size_t total)

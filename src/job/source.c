@@ -4,11 +4,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static const char *const weight_names[ZOE_WEIGHTS_COUNT] = {
-    [ZOE_WEIGHTS_HIGH] = "high-noise transformer",
-    [ZOE_WEIGHTS_LOW] = "low-noise transformer",
-    [ZOE_WEIGHTS_VAE] = "VAE",
-    [ZOE_WEIGHTS_TEXT] = "text encoder"};
+static const char *weights_name(const zoe_job *job, size_t i)
+{
+    static const char *const names[ZOE_WEIGHTS_COUNT] = {
+        [ZOE_WEIGHTS_HIGH] = "high-noise transformer",
+        [ZOE_WEIGHTS_LOW] = "low-noise transformer",
+        [ZOE_WEIGHTS_VAE] = "VAE",
+        [ZOE_WEIGHTS_TEXT] = "text encoder",
+        [ZOE_WEIGHTS_CLIP] = "CLIP image tower"};
+    return i == ZOE_WEIGHTS_HIGH && job->parts.transformers == 1 ? "transformer" : names[i];
+}
 
 /* ---- digests ---- */
 
@@ -18,9 +23,10 @@ zoe_status zoe_sources_weights(zoe_context *ctx, zoe_job *job)
         [ZOE_WEIGHTS_HIGH] = job->expert_store[ZOE_HIGH_NOISE],
         [ZOE_WEIGHTS_LOW] = job->expert_store[ZOE_LOW_NOISE],
         [ZOE_WEIGHTS_VAE] = job->vae_store,
-        [ZOE_WEIGHTS_TEXT] = job->text_store};
+        [ZOE_WEIGHTS_TEXT] = job->text_store,
+        [ZOE_WEIGHTS_CLIP] = job->clip_store};
     for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++) {
-        if (job->sources.weights[i][0])
+        if (job->sources.weights[i][0] || !stores[i])
             continue;
         TRY(zoe_store_fingerprint(ctx, stores[i], job->sources.weights[i]));
         zoe_store_drop(stores[i]);
@@ -42,6 +48,24 @@ zoe_status zoe_sources_tokens(zoe_context *ctx, zoe_job *job)
     return status;
 }
 
+/* What came after the first checkpoints, whose identity must stay: nothing is added for a run that
+ * has none of it. */
+static void add_newer_parts(zoe_digest *digest, const zoe_job *job)
+{
+    char sides[80];
+    snprintf(sides, sizeof sides, "sides %zu %zu", job->params.width, job->params.height);
+    if (!job->params.image)
+        zoe_digest_add_text(digest, sides);
+    if (job->sources.last_image[0]) {
+        zoe_digest_add_text(digest, "last image");
+        zoe_digest_add_text(digest, job->sources.last_image);
+    }
+    if (job->sources.weights[ZOE_WEIGHTS_CLIP][0]) {
+        zoe_digest_add_text(digest, "clip");
+        zoe_digest_add_text(digest, job->sources.weights[ZOE_WEIGHTS_CLIP]);
+    }
+}
+
 zoe_status zoe_sources_identity(zoe_context *ctx, const zoe_job *job,
                                 char identity[ZOE_DIGEST_TEXT])
 {
@@ -55,10 +79,11 @@ zoe_status zoe_sources_identity(zoe_context *ctx, const zoe_job *job,
     TRY(zoe_digest_new(ctx, &digest));
     zoe_digest_add_text(digest, numbers);
     zoe_digest_add_text(digest, job->sources.image);
-    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
+    for (size_t i = 0; i <= ZOE_WEIGHTS_TEXT; i++)
         zoe_digest_add_text(digest, job->sources.weights[i]);
     zoe_digest_add_text(digest, job->sources.tokens);
     zoe_digest_add_text(digest, zoe_isa_name(zoe_cpu_isa()));
+    add_newer_parts(digest, job);
     const zoe_status status = zoe_digest_end(ctx, digest, identity);
     zoe_digest_free(digest);
     return status;
@@ -145,12 +170,28 @@ static const char *negative_of(const zoe_job_params *p)
                                                      : zoe_default_negative_prompt;
 }
 
+static void differ_given(zoe_differences *d, const char *what, const char *old, const char *asked)
+{
+    if (!old != !asked)
+        add_difference(d, "%s: %s in the checkpoint, %s now", what, old ? "given" : "none",
+                       asked ? "given" : "none");
+}
+
+/* With a picture only the area counts. */
+static bool sizes_differ(const zoe_job_params *old, const zoe_job_params *asked)
+{
+    return old->width * old->height != asked->width * asked->height ||
+           (!old->image && !asked->image && old->width != asked->width);
+}
+
 void zoe_request_differences(zoe_differences *d, const zoe_job_params *old,
                              const zoe_job_params *asked)
 {
     differ_text(d, "prompt", old->prompt, asked->prompt);
     differ_text(d, "negative prompt", negative_of(old), negative_of(asked));
-    if (old->width * old->height != asked->width * asked->height)
+    differ_given(d, "picture", old->image, asked->image);
+    differ_given(d, "last picture", old->last_image, asked->last_image);
+    if (sizes_differ(old, asked))
         add_difference(d, "size: %zux%zu in the checkpoint, %zux%zu asked for", old->width,
                        old->height, asked->width, asked->height);
     differ_word(d, "EXIF orientation of the picture",
@@ -181,10 +222,15 @@ void zoe_source_differences(zoe_differences *d, const zoe_record *old, const zoe
     if (differ(was->image, is->image))
         add_difference(d, "the picture is another one (SHA-256 %.12s in the checkpoint, %.12s %s)",
                        was->image, is->image, job->params.image);
+    if (differ(was->last_image, is->last_image))
+        add_difference(d,
+                       "the last picture is another one (SHA-256 %.12s in the checkpoint, %.12s "
+                       "%s)",
+                       was->last_image, is->last_image, job->params.last_image);
     for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
         if (differ(was->weights[i], is->weights[i]))
             add_difference(d, "the %s has other weights (%.12s in the checkpoint, %.12s found)",
-                           weight_names[i], was->weights[i], is->weights[i]);
+                           weights_name(job, i), was->weights[i], is->weights[i]);
     if (differ(was->tokens, is->tokens))
         add_difference(d, "the tokenizer gives other tokens for the same prompts");
     if (strcmp(old->isa, isa) != 0)
@@ -205,10 +251,14 @@ zoe_status zoe_record_compare(zoe_context *ctx, const zoe_record *record, zoe_jo
         zoe_log(ctx, ZOE_WARNING,
                 "%s: another picture than the one of the record (SHA-256 %.12s, there %.12s)",
                 job->params.image, is->image, was->image);
+    if (differ(was->last_image, is->last_image))
+        zoe_log(ctx, ZOE_WARNING,
+                "%s: another last picture than the one of the record (SHA-256 %.12s, there %.12s)",
+                job->params.last_image, is->last_image, was->last_image);
     for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
         if (differ(was->weights[i], is->weights[i]))
             zoe_log(ctx, ZOE_WARNING,
                     "the %s has other weights than that of the record (%.12s, there %.12s)",
-                    weight_names[i], is->weights[i], was->weights[i]);
+                    weights_name(job, i), is->weights[i], was->weights[i]);
     return ZOE_OK;
 }

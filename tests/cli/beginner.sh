@@ -18,9 +18,9 @@ refused() {
 
 # 1. The wrong folder.
 begin --model Wan2.2-I2V-A14B
-refused 3 'Wan2.2-I2V-A14B: no such folder; the folder of a checkpoint is wanted, which has high_noise_model or model_index.json in it'
+refused 3 'Wan2.2-I2V-A14B: no such folder; the folder of a checkpoint is wanted, which has high_noise_model, model_index.json or the VAE in it'
 begin --model .
-refused 3 'give the folder into which Wan2.2-I2V-A14B was downloaded'
+refused 3 'give the folder into which a model such as Wan2.2-I2V-A14B was downloaded'
 begin --model "$CKPT/high_noise_model"
 refused 3 'this is a part of a checkpoint; give the folder that it is in'
 mkdir downloads && ln -s "$CKPT" downloads/Wan
@@ -163,7 +163,7 @@ expect_says 'zoe generate --help'
 # 10. A model that is not supported.
 mkdir one_transformer
 cp "$CKPT/low_noise_model/"* one_transformer
-ln -s "$CKPT/Wan2.1_VAE.pth" one_transformer
+ln -s "$CKPT/Wan2.1_VAE.pth" "$CKPT/models_t5_umt5-xxl-enc-bf16.pth" "$CKPT/google" one_transformer
 begin --model one_transformer
-refused 3 'a model with one transformer, such as Wan 2.1 or Wan2.2-TI2V-5B, which this version does not run' 'Wan2.2-I2V-A14B is wanted'
+refused 3 'this is one of the two transformers of Wan 2.2 I2V-A14B' 'give both, for high and for low noise'
 finish

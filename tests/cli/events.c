@@ -13,12 +13,13 @@ typedef struct member {
 
 typedef struct event {
     const char *name;
-    member members[24];
+    member members[28];
 } event;
 
 static const event events[] = {
     {"begin", {{"schema", 'n'}, {"version", 't'}}},
-    {"plan", {{"picture_width", 'n'}, {"picture_height", 'n'},
+    {"plan", {{"model", 't'},         {"task", 't'},
+              {"picture_width", 'n'}, {"picture_height", 'n'},
               {"width", 'n'},         {"height", 'n'},
               {"frames", 'n'},        {"fps", 't'},
               {"latent_frames", 'n'}, {"latent_height", 'n'},

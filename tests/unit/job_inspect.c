@@ -367,6 +367,13 @@ static void other_folders(void **state)
     copy_checkpoint(f);
     shell(f, "mv high_noise_model/* . && rm -r high_noise_model low_noise_model");
     zoe_inspection *in = inspect(f, path_in(f, "ckpt"));
+    assert_string_equal(zoe_inspection_layout(in), "official");
+    assert_false(zoe_inspection_supported(in));
+    has_text(zoe_inspection_problems(in)->text[0], "one of the two transformers");
+    zoe_inspection_free(in);
+
+    shell(f, "mv Wan2.1_VAE.pth vae.pth && mv models_t5_*.pth t5.pth");
+    in = inspect(f, path_in(f, "ckpt"));
     assert_string_equal(zoe_inspection_layout(in), "other");
     assert_int_equal(zoe_inspection_parts(in), 4); /* shards stand under their index */
     assert_true(zoe_inspection_sound(in));
