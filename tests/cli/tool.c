@@ -127,7 +127,8 @@ static int value(const char *path, int keys, char **key)
     for (int i = 0; i < keys && at; i++)
         at = json_is_array(at) ? json_array_get(at, (size_t)strtoul(key[i], NULL, 10))
                                : json_object_get(at, key[i]);
-    char *text = json_is_string(at) ? strdup(json_string_value(at)) : json_dumps(at, JSON_ENCODE_ANY);
+    char *text =
+        json_is_string(at) ? strdup(json_string_value(at)) : json_dumps(at, JSON_ENCODE_ANY);
     const int code = text ? 0 : fail(path, "not there");
     if (text)
         puts(text);
