@@ -109,7 +109,8 @@ static void watch_preview(view *v, zoe_request *request)
 static int failed_run(const zoe_context *ctx, zoe_status status, const view *v)
 {
     const char *folder = v->request->job.checkpoint;
-    if (folder && (v->kept || (v->request->resume && v->request->record)))
+    if (folder && status != ZOE_NONFINITE &&
+        (v->kept || (v->request->resume && v->request->record)))
         zoe_note("what was done is kept in %s: --resume goes on from there", folder);
     return failed(ctx, status, STAGE_RUN);
 }

@@ -218,6 +218,14 @@ static int choose_output(zoe_request *request)
                               default_out);
         p->out = default_out;
     }
+    const bool noted = request->resume && request->record && !zoe_request_gave(request, "out");
+    if (noted && p->out && strcmp(zoe_path_name(p->out), default_out) == 0 && !request->dry_run &&
+        zoe_file_exists(p->out))
+        return zoe_refuse(
+            ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+            "%s, which the run took because no output was named, is there already: give "
+            "--out",
+            p->out);
     if (p->out && strcmp(p->out, "-") == 0 && !request->dry_run && isatty(STDOUT_FILENO))
         return refuse("--out -: standard output is a terminal; send it to a file or a program");
     return ZOE_EXIT_DONE;

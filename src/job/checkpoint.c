@@ -39,6 +39,8 @@ struct zoe_checkpoint {
     zoe_context *writer; /* has the sentences of failures that the run survives */
     int fd, lock;        /* -1: not open */
     bool made_folder;    /* it was not there before */
+    bool made_lock;      /* likewise */
+    bool kept_request;   /* a request that nothing was worked out of was there before */
     bool begun;          /* the run */
     char letters[ZOE_PART_LETTERS];
     zoe_record *old; /* of the run that goes on; NULL: a new one */
@@ -92,6 +94,7 @@ static bool lock_stands(const zoe_checkpoint *c)
 
 static zoe_status take_lock(zoe_context *ctx, zoe_checkpoint *c)
 {
+    c->made_lock = !has_file(c, lock_file);
     for (;;) {
         c->lock = openat(c->fd, lock_file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (c->lock < 0)
@@ -203,6 +206,38 @@ static zoe_status check_request(zoe_context *ctx, const zoe_job *job)
     return ZOE_OK;
 }
 
+/* A folder with things that are not ours is hardly meant: it may be that of the model. */
+static zoe_status refuse_foreign(zoe_context *ctx, const zoe_checkpoint *c)
+{
+    DIR *d = opendir(c->folder);
+    zoe_status status = ZOE_OK;
+    for (const struct dirent *e; d && status == ZOE_OK && (e = readdir(d));)
+        if (e->d_name[0] != '.' && strcmp(e->d_name, "lost+found") != 0 &&
+            !zoe_checkpoint_takes(e->d_name) && !is_part_of_ours(e->d_name))
+            status =
+                zoe_fail(ctx, ZOE_INVALID,
+                         "%s: holds other things, such as %s; a checkpoint wants a folder of its "
+                         "own: name a new one",
+                         c->folder, e->d_name);
+    if (d)
+        closedir(d);
+    return status;
+}
+
+/* A request that is no regular file could hold us up, one that is no record of ours belongs to
+ * someone else. */
+static zoe_status check_kept_request(zoe_context *ctx, const zoe_checkpoint *c)
+{
+    struct stat st;
+    zoe_record *record = NULL;
+    if (fstatat(c->fd, request_file, &st, 0) == 0 && !S_ISREG(st.st_mode))
+        return zoe_fail(ctx, ZOE_FORMAT, "%s/%s: is no file; name another folder", c->folder,
+                        request_file);
+    const zoe_status status = zoe_record_read(ctx, &record, c->folder);
+    zoe_record_free(record);
+    return status;
+}
+
 /* A folder that holds a request and nothing that was worked out is as good as empty to a new run. */
 static zoe_status look_for_old(zoe_context *ctx, zoe_job *job)
 {
@@ -218,6 +253,11 @@ static zoe_status look_for_old(zoe_context *ctx, zoe_job *job)
                         "%s: the checkpoint is broken: %s, which says what the run was, is not "
                         "there; name another folder",
                         c->folder, request_file);
+    if (!request && !kept)
+        TRY(refuse_foreign(ctx, c));
+    if (request)
+        TRY(check_kept_request(ctx, c));
+    c->kept_request = request;
     if (!request && job->params.resume)
         zoe_log(ctx, ZOE_WARNING, "%s: holds no checkpoint yet: the run begins anew", c->folder);
     if (request && job->params.resume) {
@@ -266,7 +306,8 @@ zoe_status zoe_checkpoint_attach(zoe_context *ctx, zoe_job *job)
         memcpy(c->letters, c->old->letters, sizeof c->letters);
     } else {
         TRY(zoe_part_letters_draw(ctx, c->letters));
-        TRY(write_request(ctx, job));
+        if (!c->kept_request)
+            TRY(write_request(ctx, job));
     }
     zoe_part_letters_use(c->writer, c->letters);
     return ZOE_OK;
@@ -575,6 +616,7 @@ zoe_status zoe_checkpoint_load(zoe_context *ctx, zoe_job *job)
     TRY(zoe_sources_identity(ctx, job, c->identity));
     if (!c->old || !has_stage(c))
         return ZOE_OK;
+    TRY(zoe_sources_digests(ctx, job, &c->old->sources));
     TRY(check_sources(ctx, job));
     TRY(load_context(ctx, job));
     TRY(load_condition(ctx, job));
@@ -624,6 +666,7 @@ zoe_status zoe_checkpoint_begin(zoe_context *ctx, zoe_job *job)
     if (!c)
         return ZOE_OK;
     TRY(check_room(ctx, job));
+    TRY(zoe_sources_digests(ctx, job, c->old ? &c->old->sources : NULL));
     TRY(write_request(ctx, job));
     c->begun = true;
     return ZOE_OK;
@@ -680,12 +723,12 @@ void zoe_checkpoint_close(zoe_checkpoint *c)
         return;
     /* A run that never began leaves nothing behind; an old checkpoint stays as it was. */
     if (!c->begun && !c->old && c->lock >= 0) {
-        if (c->letters[0])
+        if (c->letters[0] && !c->kept_request)
             unlinkat(c->fd, request_file, 0);
-        if (c->made_folder) {
+        if (c->made_lock)
             unlinkat(c->fd, lock_file, 0);
+        if (c->made_folder)
             rmdir(c->folder);
-        }
     }
     if (c->lock >= 0)
         close(c->lock);

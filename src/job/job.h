@@ -70,11 +70,22 @@ typedef enum zoe_weights {
     ZOE_WEIGHTS_COUNT
 } zoe_weights;
 
+/* Those of an expert. */
+static inline zoe_weights zoe_weights_of(size_t expert)
+{
+    return expert == ZOE_HIGH_NOISE ? ZOE_WEIGHTS_HIGH : ZOE_WEIGHTS_LOW;
+}
+
+enum { ZOE_SETTINGS_TEXT = 96 };
+
 /* What a run is made from, by content; "" until it is known, and of what it has not. */
 typedef struct zoe_sources {
     char image[ZOE_DIGEST_TEXT], last_image[ZOE_DIGEST_TEXT]; /* the pictures' files */
     char weights[ZOE_WEIGHTS_COUNT][ZOE_DIGEST_TEXT];         /* zoe_store_fingerprint */
-    char tokens[ZOE_DIGEST_TEXT];                             /* ids of both prompts */
+    char digests[ZOE_WEIGHTS_COUNT][ZOE_DIGEST_TEXT]; /* zoe_store_digest, for checkpoints */
+    char stamps[ZOE_WEIGHTS_COUNT][ZOE_DIGEST_TEXT];  /* zoe_store_stamp, likewise */
+    char settings[ZOE_EXPERTS][ZOE_SETTINGS_TEXT];    /* what no tensor tells, for people */
+    char tokens[ZOE_DIGEST_TEXT];                     /* ids of both prompts */
 } zoe_sources;
 
 typedef struct zoe_checkpoint zoe_checkpoint;
@@ -169,6 +180,9 @@ zoe_status zoe_job_describe(zoe_context *ctx, zoe_job *job);
 
 /* Digests of the open weights, where they are not known yet: about a second for a large model. */
 zoe_status zoe_sources_weights(zoe_context *ctx, zoe_job *job);
+/* Digests of every byte of the weights: those of `old` (NULL: none) for files that were not written to
+ * since, the others by reading them. */
+zoe_status zoe_sources_digests(zoe_context *ctx, zoe_job *job, const zoe_sources *old);
 zoe_status zoe_sources_tokens(zoe_context *ctx, zoe_job *job);
 /* Of everything that shapes the result but the version of the program. */
 zoe_status zoe_sources_identity(zoe_context *ctx, const zoe_job *job,

@@ -113,6 +113,11 @@ zoe_status zoe_job_new(zoe_context *ctx, zoe_job **job, const zoe_job_params *pa
     TRY(check_texts(ctx, params));
     TRY(zoe_params_check_numbers(ctx, params));
     TRY(zoe_places_check(ctx, params));
+    if (params->latents_out && zoe_video_kind_of(params->latents_out) != ZOE_VIDEO_UNKNOWN)
+        zoe_log(ctx, ZOE_WARNING,
+                "%s: latents are written as safetensors, though this is the name of a video or "
+                "picture",
+                params->latents_out);
     TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **job, "job"));
     zoe_job *j = p;
     j->params = *params;

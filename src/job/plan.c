@@ -269,12 +269,12 @@ static zoe_status refuse(zoe_context *ctx, const counter *c, limit l, const need
                         "memory: the run takes %zu MiB %s (%zu MiB of it weights), %zu MiB are "
                         "allowed; %s",
                         bytes / MIB + 1, phases[phase], weights / MIB, l.bytes / MIB, t.text);
-    return zoe_fail(ctx, ZOE_NOMEM,
-                    "memory: the run takes %zu MiB %s, besides the weights, this machine has %zu "
-                    "MiB; %s; to try all the same, with swap, set a memory limit above the plan's "
-                    "%zu MiB",
-                    bytes / MIB + 1, phases[phase], l.bytes / MIB, t.text,
-                    c->job->plan.peak / MIB + 1);
+    return zoe_fail(
+        ctx, ZOE_NOMEM,
+        "memory: the run takes %zu MiB %s, besides the weights, this machine or its cgroup has %zu "
+        "MiB; %s; to try all the same, with swap, set a memory limit above the plan's "
+        "%zu MiB",
+        bytes / MIB + 1, phases[phase], l.bytes / MIB, t.text, c->job->plan.peak / MIB + 1);
 }
 
 static zoe_status check_memory(zoe_context *ctx, const counter *c, const need *n)
@@ -286,7 +286,8 @@ static zoe_status check_memory(zoe_context *ctx, const counter *c, const need *n
         return refuse(ctx, c, l, n);
     if (peak > machine)
         zoe_log(ctx, ZOE_WARNING,
-                "the run takes %zu MiB at its peak, this machine has %zu MiB: weights will be read "
+                "the run takes %zu MiB at its peak, this machine or its cgroup has %zu MiB: "
+                "weights will be read "
                 "from the disk again and again",
                 peak / MIB, machine / MIB);
     return ZOE_OK;

@@ -153,18 +153,31 @@ static json_t *run_json(zoe_context *ctx, const zoe_job_params *p, const char *l
                      "memory", memory, "paths", paths);
 }
 
-static json_t *weights_json(const zoe_job *job)
+static const char *weight_key(const zoe_job *job, size_t i)
 {
-    const zoe_sources *sources = &job->sources;
-    if (!sources->weights[0][0])
+    return i == ZOE_WEIGHTS_HIGH && job->parts.transformers == 1 ? single_key : weight_keys[i];
+}
+
+/* An object with a digest of each part; NULL if none is known. */
+static json_t *weights_json(const zoe_job *job,
+                            const char digests[ZOE_WEIGHTS_COUNT][ZOE_DIGEST_TEXT])
+{
+    if (!digests[0][0])
         return NULL;
     json_t *object = json_object();
-    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++) {
-        const bool single = i == ZOE_WEIGHTS_HIGH && job->parts.transformers == 1;
-        if (sources->weights[i][0])
-            json_object_set_new(object, single ? single_key : weight_keys[i],
-                                json_string(sources->weights[i]));
-    }
+    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
+        if (digests[i][0])
+            json_object_set_new(object, weight_key(job, i), json_string(digests[i]));
+    return object;
+}
+
+static json_t *settings_json(const zoe_job *job)
+{
+    json_t *object = json_object();
+    for (size_t e = 0; e < ZOE_EXPERTS; e++)
+        if (job->sources.settings[e][0])
+            json_object_set_new(object, weight_key(job, zoe_weights_of(e)),
+                                json_string(job->sources.settings[e]));
     return object;
 }
 
@@ -188,7 +201,7 @@ static json_t *record_json(zoe_context *ctx, const zoe_job *job, const char *let
         "negative_prompt", negative_of(p), "image", p->image ? name_json(ctx, p->image) : NULL,
         "last_image", p->last_image ? name_json(ctx, p->last_image) : NULL, "model",
         p->model ? name_json(ctx, p->model) : NULL, "image_sha256", known(s->image),
-        "last_image_sha256", known(s->last_image), "model_sha256", weights_json(job),
+        "last_image_sha256", known(s->last_image), "model_sha256", weights_json(job, s->weights),
         "instruction_set", zoe_isa_name(zoe_cpu_isa()));
     json_t *how = json_pack(
         "{s:[I, I], s:b, s:I, s:I, s:s, s:f, s:[f, f], s:f, s:s, s:I, s:[i, i]}", "size",
@@ -204,6 +217,11 @@ static json_t *record_json(zoe_context *ctx, const zoe_job *job, const char *let
                   json_object_set_new(root, "height", json_integer((json_int_t)job->plan.height));
     if (letters && s->tokens[0])
         failed |= json_object_set_new(root, "tokens_sha256", json_string(s->tokens));
+    if (s->settings[ZOE_HIGH_NOISE][0])
+        failed |= json_object_set_new(root, "model_settings", settings_json(job));
+    if (letters && s->digests[0][0])
+        failed |= json_object_set_new(root, "weights_sha256", weights_json(job, s->digests)) |
+                  json_object_set_new(root, "weights_stamp", weights_json(job, s->stamps));
     if (letters)
         failed |= json_object_set_new(root, "run", run_json(ctx, p, letters));
     if (!failed)
@@ -390,19 +408,48 @@ static zoe_status take_name(const reader *r, const char *key, const char **value
     return ZOE_OK;
 }
 
+/* An object with a digest of each part of the model. */
+static zoe_status take_weights(const reader *r, const char *key,
+                               char digests[ZOE_WEIGHTS_COUNT][ZOE_DIGEST_TEXT])
+{
+    const json_t *weights = json_object_get(r->object, key);
+    const reader inner = {r->ctx, weights, r->where};
+    if (weights && !json_is_object(weights))
+        return wrong(r, key, "an object");
+    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
+        TRY(take_digest(&inner, weight_keys[i], digests[i]));
+    if (!digests[ZOE_WEIGHTS_HIGH][0])
+        TRY(take_digest(&inner, single_key, digests[ZOE_WEIGHTS_HIGH]));
+    return ZOE_OK;
+}
+
+static zoe_status take_settings(const reader *r, zoe_sources *sources)
+{
+    static const char key[] = "model_settings";
+    const json_t *object = json_object_get(r->object, key);
+    if (object && !json_is_object(object))
+        return wrong(r, key, "an object");
+    for (size_t e = 0; e < ZOE_EXPERTS; e++) {
+        const json_t *found = json_object_get(object, weight_keys[zoe_weights_of(e)]);
+        if (!found && e == ZOE_HIGH_NOISE)
+            found = json_object_get(object, single_key);
+        const char *text = json_string_value(found);
+        if (found && (!text || strlen(text) >= ZOE_SETTINGS_TEXT))
+            return wrong(r, key, "a short text for each transformer");
+        snprintf(sources->settings[e], ZOE_SETTINGS_TEXT, "%s", text ? text : "");
+    }
+    return ZOE_OK;
+}
+
 static zoe_status take_sources(const reader *r, zoe_record *record)
 {
-    const json_t *weights = json_object_get(r->object, "model_sha256");
-    const reader inner = {r->ctx, weights, r->where};
     TRY(take_digest(r, "image_sha256", record->sources.image));
     TRY(take_digest(r, "last_image_sha256", record->sources.last_image));
     TRY(take_digest(r, "tokens_sha256", record->sources.tokens));
-    if (weights && !json_is_object(weights))
-        return wrong(r, "model_sha256", "an object");
-    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
-        TRY(take_digest(&inner, weight_keys[i], record->sources.weights[i]));
-    if (!record->sources.weights[ZOE_WEIGHTS_HIGH][0])
-        TRY(take_digest(&inner, single_key, record->sources.weights[ZOE_WEIGHTS_HIGH]));
+    TRY(take_weights(r, "model_sha256", record->sources.weights));
+    TRY(take_weights(r, "weights_sha256", record->sources.digests));
+    TRY(take_weights(r, "weights_stamp", record->sources.stamps));
+    TRY(take_settings(r, &record->sources));
     return take_text(r, "instruction_set", &record->isa);
 }
 

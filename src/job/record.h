@@ -8,11 +8,14 @@
  *   model_sha256                        object: zoe_store_fingerprint of each part that the model
  *                                       has: high_noise and low_noise or transformer, vae,
  *                                       text_encoder, clip
+ *   model_settings                      object: what the config.json of each transformer says that
+ *                                       no tensor shows
  *   instruction_set                     of the kernels
  *   size, width, height                 what was asked for, [w, h]; what the video has
  *   keep_orientation, frames, steps, solver, shift, guide_scale_low_high, boundary, dtype, seed
  *   frame_rate                          [numerator, denominator]
- *   tokens_sha256, run                  in a checkpoint folder only
+ *   tokens_sha256, weights_sha256, weights_stamp, run
+ *                                       in a checkpoint folder only
  *
  * A member that is not known is passed over, so that later versions may add some. */
 #ifndef ZOE_RECORD_H

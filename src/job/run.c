@@ -146,9 +146,10 @@ static zoe_status predict(zoe_context *ctx, const zoe_job *job, steps *s, zoe_br
                               (double)job->schedule.timestep[step], zoe_still_frames(job), NULL));
     if (!all_finite(job->velocity[branch], job->latent_count))
         return zoe_fail(ctx, ZOE_NONFINITE,
-                        "step %zu of %zu: the %s gave NaN or inf in the %s branch (%s)", step + 1,
-                        job->schedule.steps, expert_name(job, s->expert), branch_name(branch),
-                        zoe_store_path(job->expert_store[s->expert]));
+                        "step %zu of %zu: the %s gave NaN or inf in the %s branch (%s); `zoe info "
+                        "--verify` of that tells whether its weights are sound",
+                        step + 1, job->schedule.steps, expert_name(job, s->expert),
+                        branch_name(branch), zoe_store_path(job->expert_store[s->expert]));
     zoe_job_observe(
         job, branch == ZOE_COND ? "v_cond" : "v_uncond", step,
         latent_tensor(job, job->velocity[branch], zoe_wan_dims_of(job->wan[s->expert])->out_dim));
@@ -286,6 +287,19 @@ done:
     return status;
 }
 
+/* Latents come last, so that nothing stands under their name after a cancel; but if the frames fail,
+ * they are what is left of the work. */
+static zoe_status write_outputs(zoe_context *ctx, zoe_job *job)
+{
+    zoe_status status = ZOE_OK;
+    if (job->params.out || job->params.frames_out)
+        status = decode_frames(ctx, job);
+    if (!job->params.latents_out || zoe_cancelled(ctx))
+        return status;
+    const zoe_status latents = zoe_latents_write(ctx, job);
+    return status == ZOE_OK ? latents : status;
+}
+
 static zoe_status run(zoe_context *ctx, zoe_job *job)
 {
     TRY(draw_noise(ctx, job));
@@ -294,11 +308,7 @@ static zoe_status run(zoe_context *ctx, zoe_job *job)
     TRY(take_condition(ctx, job));
     TRY(denoise(ctx, job));
     close_experts(job);
-    if (job->params.latents_out)
-        TRY(zoe_latents_write(ctx, job));
-    if (job->params.out || job->params.frames_out)
-        TRY(decode_frames(ctx, job));
-    return ZOE_OK;
+    return write_outputs(ctx, job);
 }
 
 zoe_status zoe_job_run(zoe_context *ctx, zoe_job *job)

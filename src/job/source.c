@@ -17,19 +17,61 @@ static const char *weights_name(const zoe_job *job, size_t i)
 
 /* ---- digests ---- */
 
+/* NULL: the model has none. */
+static const zoe_store *store_of(const zoe_job *job, zoe_weights i)
+{
+    switch (i) {
+    case ZOE_WEIGHTS_HIGH: return job->expert_store[ZOE_HIGH_NOISE];
+    case ZOE_WEIGHTS_LOW: return job->expert_store[ZOE_LOW_NOISE];
+    case ZOE_WEIGHTS_VAE: return job->vae_store;
+    case ZOE_WEIGHTS_TEXT: return job->text_store;
+    case ZOE_WEIGHTS_CLIP: return job->clip_store;
+    case ZOE_WEIGHTS_COUNT: break;
+    }
+    return NULL;
+}
+
+/* What a config.json says and no tensor shows. */
+static void note_settings(zoe_job *job)
+{
+    for (size_t e = 0; e < ZOE_EXPERTS; e++)
+        if (job->wan[e]) {
+            const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[e]);
+            snprintf(job->sources.settings[e], ZOE_SETTINGS_TEXT,
+                     "num_heads %zu, text_len %zu, eps %.9g", d->heads, d->text_len,
+                     (double)d->eps);
+        }
+}
+
 zoe_status zoe_sources_weights(zoe_context *ctx, zoe_job *job)
 {
-    const zoe_store *const stores[ZOE_WEIGHTS_COUNT] = {
-        [ZOE_WEIGHTS_HIGH] = job->expert_store[ZOE_HIGH_NOISE],
-        [ZOE_WEIGHTS_LOW] = job->expert_store[ZOE_LOW_NOISE],
-        [ZOE_WEIGHTS_VAE] = job->vae_store,
-        [ZOE_WEIGHTS_TEXT] = job->text_store,
-        [ZOE_WEIGHTS_CLIP] = job->clip_store};
-    for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++) {
-        if (job->sources.weights[i][0] || !stores[i])
+    note_settings(job);
+    for (zoe_weights i = 0; i < ZOE_WEIGHTS_COUNT; i++) {
+        const zoe_store *store = store_of(job, i);
+        if (job->sources.weights[i][0] || !store)
             continue;
-        TRY(zoe_store_fingerprint(ctx, stores[i], job->sources.weights[i]));
-        zoe_store_drop(stores[i]);
+        TRY(zoe_store_fingerprint(ctx, store, job->sources.weights[i]));
+        zoe_store_drop(store);
+    }
+    return ZOE_OK;
+}
+
+zoe_status zoe_sources_digests(zoe_context *ctx, zoe_job *job, const zoe_sources *old)
+{
+    for (zoe_weights i = 0; i < ZOE_WEIGHTS_COUNT; i++) {
+        const zoe_store *store = store_of(job, i);
+        char *digest = job->sources.digests[i], *stamp = job->sources.stamps[i];
+        if (digest[0] || !store)
+            continue;
+        TRY(zoe_store_stamp(ctx, store, stamp));
+        if (old && old->digests[i][0] && strcmp(old->stamps[i], stamp) == 0) {
+            memcpy(digest, old->digests[i], ZOE_DIGEST_TEXT);
+            continue;
+        }
+        zoe_log(ctx, ZOE_INFO, "%s: reading all of it once (%zu MiB), for the checkpoint",
+                zoe_store_path(store), zoe_store_bytes(store) >> 20);
+        TRY(zoe_store_digest(ctx, store, digest));
+        zoe_store_drop(store);
     }
     return ZOE_OK;
 }
@@ -81,6 +123,8 @@ zoe_status zoe_sources_identity(zoe_context *ctx, const zoe_job *job,
     zoe_digest_add_text(digest, job->sources.image);
     for (size_t i = 0; i <= ZOE_WEIGHTS_TEXT; i++)
         zoe_digest_add_text(digest, job->sources.weights[i]);
+    for (size_t e = 0; e < ZOE_EXPERTS; e++)
+        zoe_digest_add_text(digest, job->sources.settings[e]);
     zoe_digest_add_text(digest, job->sources.tokens);
     zoe_digest_add_text(digest, zoe_isa_name(zoe_cpu_isa()));
     add_newer_parts(digest, job);
@@ -118,8 +162,10 @@ static void differ_size(zoe_differences *d, const char *what, size_t old, size_t
 
 static void differ_real(zoe_differences *d, const char *what, double old, double asked)
 {
+    const bool close = fabs(old - asked) <= 1e-6 * fabs(old); /* more digits tell them apart */
     if (old != asked)
-        add_difference(d, "%s: %.9g in the checkpoint, %.9g asked for", what, old, asked);
+        add_difference(d, "%s: %.*g in the checkpoint, %.*g asked for", what, close ? 17 : 9, old,
+                       close ? 17 : 9, asked);
 }
 
 static void differ_word(zoe_differences *d, const char *what, const char *old, const char *asked)
@@ -228,9 +274,19 @@ void zoe_source_differences(zoe_differences *d, const zoe_record *old, const zoe
                        "%s)",
                        was->last_image, is->last_image, job->params.last_image);
     for (size_t i = 0; i < ZOE_WEIGHTS_COUNT; i++)
-        if (differ(was->weights[i], is->weights[i]))
-            add_difference(d, "the %s has other weights (%.12s in the checkpoint, %.12s found)",
-                           weights_name(job, i), was->weights[i], is->weights[i]);
+        if (differ(was->weights[i], is->weights[i]) || differ(was->digests[i], is->digests[i]))
+            add_difference(
+                d, "the %s has other weights (%.12s in the checkpoint, %.12s found)",
+                weights_name(job, i),
+                differ(was->digests[i], is->digests[i]) ? was->digests[i] : was->weights[i],
+                differ(was->digests[i], is->digests[i]) ? is->digests[i] : is->weights[i]);
+    for (size_t e = 0; e < ZOE_EXPERTS; e++)
+        if (differ(was->settings[e], is->settings[e]))
+            add_difference(
+                d,
+                "the config.json of the %s says something else: %s in the checkpoint, %s "
+                "found",
+                weights_name(job, zoe_weights_of(e)), was->settings[e], is->settings[e]);
     if (differ(was->tokens, is->tokens))
         add_difference(d, "the tokenizer gives other tokens for the same prompts");
     if (strcmp(old->isa, isa) != 0)
@@ -260,5 +316,11 @@ zoe_status zoe_record_compare(zoe_context *ctx, const zoe_record *record, zoe_jo
             zoe_log(ctx, ZOE_WARNING,
                     "the %s has other weights than that of the record (%.12s, there %.12s)",
                     weights_name(job, i), is->weights[i], was->weights[i]);
+    for (size_t e = 0; e < ZOE_EXPERTS; e++)
+        if (differ(was->settings[e], is->settings[e]))
+            zoe_log(ctx, ZOE_WARNING,
+                    "the config.json of the %s says something else than that of the record: %s, "
+                    "there %s",
+                    weights_name(job, zoe_weights_of(e)), is->settings[e], was->settings[e]);
     return ZOE_OK;
 }

@@ -161,6 +161,8 @@ static bool starve(zoe_context *ctx, const zoe_job_params *params, const char *f
     const char *message = zoe_context_message(ctx);
     if (status != ZOE_NOMEM || !*message)
         bad("ZOE_NOMEM and a sentence are wanted", n, status, message);
+    if (strstr(message, latents) && zoe_file_exists(out)) /* they come last: the frames are whole */
+        remove_outputs(params->frames);
     if (count_others(folder) > 0)
         bad("a file was left", n, status, message);
     if (!latents_are_whole(ctx))

@@ -72,7 +72,7 @@ expect_code 0
 expect_same v.mp4 w.mp4
 "$ZOE" generate --model "$CKPT" --image "$IMAGE" --size 64x64 --frames 5 --steps 1 --threads 1 --out - 2>stderr >&-
 code=$?
-expect_code 1
+expect_code 2
 
 # A random seed is said and repeats the run.
 tiny --seed -1 --latents-out a.safetensors --no-metadata

@@ -131,4 +131,71 @@ expect_says no/such/folder
 tiny --checkpoint file --out x.mp4
 expect_code 2
 expect_says file
+
+# What no tensor shows is looked at too: the settings in config.json.
+cp -r "$CKPT" model
+chmod -R u+w model
+stop 'steps 2/30' --model model --seed 1 --checkpoint settings --latents-out s.safetensors
+for config in model/*/config.json; do
+    sed 's/"eps": [^,]*/"eps": 0.001/' "$config" >edited
+    cp edited "$config"
+done
+zoe generate --resume settings
+expect_code 2
+expect_says 'the config.json of the high-noise transformer says something else'
+zoe generate --model "$CKPT" --resume settings --threads 1
+expect_code 0
+expect_same s.safetensors whole.safetensors
+
+# Files that were written to since are read again whole: equal ones are fine, others are not.
+cp -r "$CKPT" model2
+stop 'steps 2/30' --model model2 --seed 1 --checkpoint bytes --latents-out b.safetensors
+touch model2/*.pth
+zoe generate --resume bytes --dry-run
+expect_code 0
+sed '/"weights_sha256"/,/}/s/\("vae": "\)......../\100000000/' bytes/request.json >edited
+cmp -s edited bytes/request.json && bad 'the digest of the VAE was not found in request.json'
+cp edited bytes/request.json
+zoe generate --resume bytes --dry-run
+expect_code 2
+expect_says 'the VAE has other weights (00000000'
+
+# A folder of something else is not for checkpoints, and nothing in it is touched.
+mkdir project
+echo '{"my": "request"}' >project/request.json
+cp project/request.json mine
+tiny --checkpoint project --latents-out p.safetensors --dry-run
+expect_code 3
+expect_same project/request.json mine
+cp -r "$CKPT" model3
+tiny --model model3 --checkpoint model3 --latents-out p.safetensors
+expect_code 2
+expect_says 'holds other things'
+expect_no_files model3/lock model3/request.json p.safetensors
+
+# A request that nothing was worked out of outlives a dry run.
+stop 'picture' --checkpoint begun --latents-out g.safetensors
+cp begun/request.json mine
+tiny --checkpoint begun --latents-out p.safetensors --dry-run
+expect_code 0
+expect_same begun/request.json mine
+
+# The name that was taken because none was given is never written over.
+stop 'steps 2/30' --seed 1 --checkpoint default
+echo old >zoe.mp4
+zoe generate --resume default --threads 1
+expect_code 2
+expect_says 'zoe.mp4, which the run took'
+expect_equal "the old file" "$(cat zoe.mp4)" old
+
+# After Ctrl-C while frames are made, nothing stands under the latents' name either.
+said='interrupted in decode'
+"$TOOL" signal INT 1 'decode begins' "$ZOE" generate --model "$CKPT" --image "$IMAGE" --prompt x --size 64x64 \
+    --frames 41 --steps 1 --seed 1 --threads 1 --progress plain --out i.mp4 --latents-out i.safetensors >stdout 2>stderr
+code=$?
+expect_code 130
+expect_no_files i.mp4 i.safetensors
+tiny --latents-out named.mp4
+expect_code 0
+expect_says 'warning: named.mp4: latents are written as safetensors'
 finish
