@@ -137,6 +137,22 @@ void zoe_wan_work_free(zoe_wan_work *work);
 size_t zoe_wan_work_bytes(const zoe_context *ctx, const zoe_wan_dims *dims, bool bf16, size_t f,
                           size_t h, size_t w);
 
+/* Where a pass is: before a block, or after the last one. The vectors are those of the tokens that are
+ * made, and there at block 0 only. */
+typedef struct zoe_wan_point {
+    size_t block;
+    float *hidden;              /* [tokens, dim] */
+    const float *embedding;     /* [dim]: of the timestep */
+    const float *projection;    /* [6, dim]: modulations made from it */
+    const float *shift, *scale; /* [dim]: of the first norm of block 0 */
+    float eps;                  /* of that norm */
+} zoe_wan_point;
+/* Says which block runs next: point->block, or a later one, whose input it then put into hidden; the
+ * number of blocks means none. Called before each block and after the last one. NULL: all run. */
+typedef zoe_status (*zoe_wan_route)(zoe_context *ctx, void *user, const zoe_wan_point *point,
+                                    size_t *next);
+void zoe_wan_work_route(zoe_wan_work *work, zoe_wan_route route, void *user);
+
 /* velocity [out_dim, f, h, w] for latent [latent channels, f, h, w] and condition [in_dim - latent
  * channels, f, h, w] (NULL if there are none) at timestep t, all f32 and dense. h and w are even.
  */

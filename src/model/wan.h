@@ -99,6 +99,8 @@ struct zoe_wan_work {
     float *e0;             /* [WAN_TIMES, 6, dim] */
     float *modulation;     /* [WAN_TIMES, 6, dim] */
     zoe_workspace work;
+    zoe_wan_route route; /* NULL: every block runs */
+    void *route_user;
 };
 
 /* Timesteps of one pass: 0 of the still tokens, and that of the others. */

@@ -191,13 +191,19 @@ static zoe_status feed_forward(const block_run *r, wan_chunk c)
     return linear(r, x, hidden, &r->b->ffn2, ZOE_ACT_NONE, modulation(r, c, GATE_FFN), x);
 }
 
+/* The six modulations of a block, for each timestep of the pass. */
+static void fill_modulation(zoe_wan_work *w, const wan_block *b)
+{
+    const size_t D = w->dims.dim;
+    for (size_t time = w->still ? WAN_STILL : WAN_MOVING; time < WAN_TIMES; time++)
+        for (size_t j = 0; j < 6 * D; j++)
+            w->modulation[6 * D * time + j] = b->modulation[j] + w->e0[6 * D * time + j];
+}
+
 static zoe_status run_block(const block_run *r)
 {
     zoe_wan_work *w = r->w;
-    const size_t D = r->m->dims.dim;
-    for (size_t time = w->still ? WAN_STILL : WAN_MOVING; time < WAN_TIMES; time++)
-        for (size_t j = 0; j < 6 * D; j++)
-            w->modulation[6 * D * time + j] = r->b->modulation[j] + w->e0[6 * D * time + j];
+    fill_modulation(w, r->b);
     TRY(self_attention(r));
     wan_chunk c;
     for (size_t first = 0; first < w->L; first += c.count) {
@@ -210,13 +216,34 @@ static zoe_status run_block(const block_run *r)
     return ZOE_OK;
 }
 
+/* Which block runs instead of block i, if somebody wants to say so. */
+static zoe_status choose(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w, size_t *i)
+{
+    const size_t D = m->dims.dim;
+    const float *modulation = w->modulation + 6 * D * WAN_MOVING;
+    if (!w->route)
+        return ZOE_OK;
+    zoe_wan_point point = {.block = *i, .hidden = w->x.data};
+    if (*i == 0) {
+        fill_modulation(w, &m->blocks[0]);
+        point.embedding = w->e + D * WAN_MOVING;
+        point.projection = w->e0 + 6 * D * WAN_MOVING;
+        point.shift = modulation + D * SHIFT_SELF;
+        point.scale = modulation + D * SCALE_SELF;
+        point.eps = m->dims.eps;
+    }
+    return w->route(ctx, w->route_user, &point, i);
+}
+
 zoe_status zoe_wan_blocks(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w,
                           const zoe_wan_text *text, const zoe_probe *probe)
 {
-    for (size_t i = 0; i < m->dims.layers; i++) {
+    for (size_t i = 0;; i++) {
         TRY(zoe_check_cancel(ctx));
+        TRY(choose(ctx, m, w, &i));
+        if (i >= m->dims.layers)
+            return ZOE_OK;
         TRY(run_block(&(block_run){
             .ctx = ctx, .m = m, .w = w, .text = text, .b = &m->blocks[i], .i = i, .probe = probe}));
     }
-    return ZOE_OK;
 }

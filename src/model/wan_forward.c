@@ -149,6 +149,12 @@ done:
     return status;
 }
 
+void zoe_wan_work_route(zoe_wan_work *work, zoe_wan_route route, void *user)
+{
+    work->route = route;
+    work->route_user = user;
+}
+
 void zoe_wan_work_free(zoe_wan_work *work)
 {
     if (!work)
