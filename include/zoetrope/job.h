@@ -57,6 +57,15 @@ typedef void (*zoe_preview_fn)(void *user, size_t step, const unsigned char *rgb
 
 typedef struct zoe_job zoe_job;
 
+/* A file of differences to the weights of the transformers. */
+typedef struct zoe_job_lora {
+    const char *path;
+    double high, low; /* strength with each expert; 0: it is not used there. NAN: 1, but 0 with the
+                         expert that the file is not made for by its name. A model without experts
+                         goes by `high` */
+} zoe_job_lora;
+enum { ZOE_JOB_LORAS = 8 };
+
 /* A request. zoe_job_params_init gives the defaults of one model, zoe_job_params_suit those of any; NULL and 0 in optional fields mean
  * "not given". Strings belong to the caller and must live as long as the job. */
 typedef struct zoe_job_params {
@@ -89,6 +98,10 @@ typedef struct zoe_job_params {
     int64_t seed;    /* negative: random */
     bool bf16;       /* round as the official code does with a bf16 model; else f32 */
     int fps_num, fps_den;
+
+    zoe_job_lora loras[ZOE_JOB_LORAS]; /* they add up: docs/LORA.md */
+    size_t lora_count;
+    const char *cache; /* step cache, as zoe_cache_params_parse reads it; NULL: none */
 
     const char *out;         /* video: .mp4, .webm, .y4m, or "-" (Y4M to standard output) */
     const char *frames_out;  /* folder for frame_00000.png ... */
@@ -216,6 +229,17 @@ const zoe_plan *zoe_job_plan(const zoe_job *job);
  * written), ZOE_CANCELLED. */
 zoe_status zoe_job_run(zoe_context *ctx, zoe_job *job);
 void zoe_job_free(zoe_job *job); /* NULL is fine */
+
+/* What the step cache did in the steps of this process: those of an earlier run of the checkpoint are
+ * not counted. A step is skipped if no branch of it was computed. */
+typedef struct zoe_cache_outcome {
+    bool used; /* there was one, and steps ran */
+    size_t high_computed, high_skipped, low_computed, low_skipped;
+    size_t bad;                      /* passes whose measure was 0, NaN or infinite */
+    float smallest, median, largest; /* of the distances measured; NAN without any */
+} zoe_cache_outcome;
+/* After zoe_job_run. */
+const zoe_cache_outcome *zoe_job_cache_outcome(const zoe_job *job);
 
 #ifdef __cplusplus
 }

@@ -3,12 +3,14 @@
  *   request.json            the record of the run with paths and outputs, the seed included
  *   context.safetensors     text context of both prompts
  *   condition.safetensors   mask and latent of the pictures, or the latent alone, with CLIP features
- *   step.safetensors        latent and history of the solver after the last finished step
+ *   step.safetensors        latent, history of the solver and state of the step cache after the last
+ *                           finished step
  *   lock                    held by the process that works here
  *
  * Each file is written aside, synced and renamed, so that the folder is valid at every moment. */
 #define _GNU_SOURCE
 #include "job/record.h"
+#include "job/step_cache.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -32,7 +34,7 @@ static const struct {
 static const char request_file[] = "request.json", lock_file[] = "lock";
 static const char stage_key[] = "zoetrope_checkpoint";
 
-enum { STAGE_FORMAT = 1 };
+enum { STAGE_FORMAT = 1, STEP_TENSORS = ZOE_SOLVER_HISTORY + 2 };
 
 struct zoe_checkpoint {
     const char *folder;
@@ -471,16 +473,20 @@ static zoe_status open_stage(zoe_context *ctx, const zoe_job *job, stage s, zoe_
     return broken(ctx, job, s, status);
 }
 
-/* Copies a tensor that must have this shape. */
+/* Copies a tensor that must have this shape and type. */
 static zoe_status copy_tensor(zoe_context *ctx, const zoe_store *store, const char *name,
                               zoe_tensor to)
 {
     zoe_tensor from;
-    TRY(zoe_store_get(ctx, store, &from, name, to.rank, to.shape));
-    if (from.dtype != ZOE_F32)
-        return zoe_fail(ctx, ZOE_FORMAT, "%s: %s is %s, f32 is wanted", zoe_store_path(store), name,
-                        zoe_dtype_name(from.dtype));
-    memcpy(to.data, from.data, zoe_tensor_count(to) * sizeof(float));
+    if (to.dtype == ZOE_F32)
+        TRY(zoe_store_get(ctx, store, &from, name, to.rank, to.shape));
+    else if (!zoe_store_find(store, name, &from) || zoe_tensor_bytes(from) != zoe_tensor_bytes(to))
+        return zoe_fail(ctx, ZOE_FORMAT, "%s: %s is missing or not of %zu bytes",
+                        zoe_store_path(store), name, zoe_tensor_bytes(to));
+    if (from.dtype != to.dtype)
+        return zoe_fail(ctx, ZOE_FORMAT, "%s: %s is %s, %s is wanted", zoe_store_path(store), name,
+                        zoe_dtype_name(from.dtype), zoe_dtype_name(to.dtype));
+    memcpy(to.data, from.data, zoe_tensor_bytes(to));
     return ZOE_OK;
 }
 
@@ -514,18 +520,22 @@ static size_t condition_tensors(const zoe_job *job, zoe_named_tensor list[2])
     return job->feature_rows ? 2 : 1;
 }
 
-/* history_0, history_1, ..., latents */
+/* cache, history_0, history_1, ..., latents */
 static size_t step_tensors(const zoe_job *job, zoe_solver *solver,
-                           zoe_named_tensor list[ZOE_SOLVER_HISTORY + 1])
+                           zoe_named_tensor list[STEP_TENSORS])
 {
     static const char *const names[ZOE_SOLVER_HISTORY] = {"history_0", "history_1", "history_2"};
     const size_t channels = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE])->out_dim;
     float *history[ZOE_SOLVER_HISTORY];
     const size_t n = zoe_solver_history(solver, history);
+    size_t used = 0;
+    zoe_tensor state;
+    if (zoe_step_cache_state(job, &state))
+        list[used++] = (zoe_named_tensor){"cache", state};
     for (size_t k = 0; k < n; k++)
-        list[k] = latent_tensor(job, names[k], history[k], channels);
-    list[n] = latent_tensor(job, "latents", job->latent, channels);
-    return n + 1;
+        list[used++] = latent_tensor(job, names[k], history[k], channels);
+    list[used++] = latent_tensor(job, "latents", job->latent, channels);
+    return used;
 }
 
 /* Takes n tensors out of a stage's file into `list`. */
@@ -638,8 +648,11 @@ static zoe_status check_room(zoe_context *ctx, const zoe_job *job)
 {
     const zoe_checkpoint *c = job->checkpoint;
     const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
+    const size_t cache = zoe_step_cache_bytes(job, job->plan.latent_frames, job->plan.latent_height,
+                                              job->plan.latent_width);
     const size_t step = (zoe_solver_bytes(job->params.solver, job->latent_count) +
-                         job->latent_count * sizeof(float));
+                         job->latent_count * sizeof(float)) +
+                        (zoe_step_cache_is_on(job) ? cache : 0);
     size_t bytes = c->done < job->schedule.steps ? step : 0;
     struct statvfs fs;
     if (!has_file(c, stages[STAGE_CONTEXT].file))
@@ -695,7 +708,7 @@ zoe_status zoe_checkpoint_save_condition(zoe_context *ctx, const zoe_job *job)
 zoe_status zoe_checkpoint_save_step(zoe_context *ctx, const zoe_job *job, zoe_solver *solver,
                                     size_t done)
 {
-    zoe_named_tensor list[ZOE_SOLVER_HISTORY + 1];
+    zoe_named_tensor list[STEP_TENSORS];
     const size_t n = step_tensors(job, solver, list);
     return save(ctx, job, STAGE_STEP, done, list, n);
 }
@@ -704,12 +717,14 @@ zoe_status zoe_checkpoint_load_step(zoe_context *ctx, zoe_job *job, zoe_solver *
                                     size_t *done)
 {
     zoe_checkpoint *c = job->checkpoint;
-    zoe_named_tensor list[ZOE_SOLVER_HISTORY + 1];
+    zoe_named_tensor list[STEP_TENSORS];
     *done = 0;
     if (!c || !c->step)
         return ZOE_OK;
     const size_t n = step_tensors(job, solver, list);
     TRY(copy_tensors(ctx, job, STAGE_STEP, c->step, list, n));
+    if (job->cache && zoe_step_cache_is_on(job))
+        TRY(broken(ctx, job, STAGE_STEP, zoe_cache_restored(ctx, job->cache)));
     TRY(zoe_solver_resume(ctx, solver, c->done));
     zoe_store_close(c->step);
     c->step = NULL;

@@ -3,7 +3,8 @@
  * picture: what the video begins and ends with; encode: pictures to what the steps go by; run: the
  * order of the work;
  * output: where frames go; checkpoint: how a broken-off run goes on; record: how something was made,
- * as JSON; source: what a run is made from, by content. */
+ * as JSON; source: what a run is made from, by content; lora, step_cache: LoRAs and the step cache of a
+ * run. */
 #ifndef ZOE_JOB_INTERNAL_H
 #define ZOE_JOB_INTERNAL_H
 
@@ -12,6 +13,7 @@
 #include "base/random.h"
 #include "media/media.h"
 #include "model/model.h"
+#include "sample/cache.h"
 #include "sample/sample.h"
 #include "text/text.h"
 #include "zoetrope/job.h"
@@ -86,6 +88,7 @@ typedef struct zoe_sources {
     char stamps[ZOE_WEIGHTS_COUNT][ZOE_DIGEST_TEXT];  /* zoe_store_stamp, likewise */
     char settings[ZOE_EXPERTS][ZOE_SETTINGS_TEXT];    /* what no tensor tells, for people */
     char tokens[ZOE_DIGEST_TEXT];                     /* ids of both prompts */
+    char loras[ZOE_JOB_LORAS][ZOE_DIGEST_TEXT];       /* zoe_store_fingerprint */
 } zoe_sources;
 
 typedef struct zoe_checkpoint zoe_checkpoint;
@@ -119,7 +122,12 @@ struct zoe_job {
     float *latent, *velocity[ZOE_BRANCHES];
     struct zoe_preview *preview; /* NULL: nobody looks */
     zoe_sources sources;
-    zoe_checkpoint *checkpoint; /* NULL: none is kept */
+    zoe_checkpoint *checkpoint;                 /* NULL: none is kept */
+    zoe_lora *lora[ZOE_EXPERTS][ZOE_JOB_LORAS]; /* NULL: not used there */
+    zoe_lora_hint lora_hint[ZOE_JOB_LORAS];
+    zoe_cache_params cache_params;
+    zoe_cache *cache; /* while the steps run */
+    zoe_cache_outcome cache_outcome;
 };
 
 /* What can be told from the numbers of a request alone. ZOE_INVALID. */

@@ -1,5 +1,6 @@
 /* What a run will be: headers, picture, tokens and sizes are looked at, nothing heavy is loaded. */
-#include "job/job.h"
+#include "job/lora.h"
+#include "job/step_cache.h"
 
 zoe_status zoe_expert_open(zoe_context *ctx, zoe_store **store, zoe_wan **wan, const char *path,
                            const char *config_path, bool bf16)
@@ -167,6 +168,7 @@ static zoe_status open_networks(zoe_context *ctx, zoe_job *job)
     TRY(zoe_umt5_open(ctx, &job->umt5, job->text_store, job->params.bf16));
     TRY(zoe_store_open(ctx, &job->vae_store, job->parts.vae, ZOE_NAMES_WAN_VAE));
     TRY(open_transformers(ctx, job));
+    TRY(zoe_loras_open(ctx, job));
     return open_clip(ctx, job);
 }
 
@@ -188,6 +190,7 @@ static zoe_status plan(zoe_context *ctx, zoe_job *job, const zoe_vae *vae)
     TRY(probe_outputs(ctx, job));
     TRY(read_prompts(ctx, job));
     zoe_plan_steps(job);
+    TRY(zoe_step_cache_check(ctx, job));
     TRY(zoe_checkpoint_load(ctx, job));
     TRY(zoe_job_describe(ctx, job));
     TRY(zoe_plan_bytes(ctx, job, vae));

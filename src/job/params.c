@@ -1,6 +1,7 @@
 /* What may be asked: defaults, and what can be told from the request alone. */
 #define _GNU_SOURCE
-#include "job/job.h"
+#include "job/lora.h"
+#include "job/step_cache.h"
 
 #include <sys/random.h>
 
@@ -99,6 +100,8 @@ static zoe_status begin(zoe_context *ctx, zoe_job *job)
     const zoe_job_params *p = &job->params;
     TRY(zoe_schedule_new(ctx, &job->schedule, p->solver, ZOE_SCHEDULE_WAN, p->steps, p->shift));
     TRY(choose_seed(ctx, job));
+    TRY(zoe_loras_resolve(ctx, job));
+    TRY(zoe_step_cache_read(ctx, job));
     TRY(zoe_checkpoint_attach(ctx, job));
     zoe_checkpoint_name_parts(ctx, job, true);
     const zoe_status status = zoe_outputs_probe(ctx, p, p->width, p->height);
@@ -112,6 +115,7 @@ zoe_status zoe_job_new(zoe_context *ctx, zoe_job **job, const zoe_job_params *pa
     *job = NULL;
     TRY(check_texts(ctx, params));
     TRY(zoe_params_check_numbers(ctx, params));
+    TRY(zoe_loras_check_numbers(ctx, params));
     TRY(zoe_places_check(ctx, params));
     if (params->latents_out && zoe_video_kind_of(params->latents_out) != ZOE_VIDEO_UNKNOWN)
         zoe_log(ctx, ZOE_WARNING,
@@ -140,6 +144,7 @@ void zoe_job_free(zoe_job *job)
     zoe_store_close(job->clip_store);
     for (size_t e = 0; e < ZOE_EXPERTS; e++) {
         zoe_wan_close(job->wan[e]);
+        zoe_loras_close(job, e);
         zoe_store_close(job->expert_store[e]);
     }
     for (size_t b = 0; b < ZOE_BRANCHES; b++) {

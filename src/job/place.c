@@ -158,6 +158,15 @@ static zoe_status check_pair(zoe_context *ctx, const place *a, const place *b)
                     a->what, a->path, b->what, b->path);
 }
 
+static zoe_status check_loras(zoe_context *ctx, const place *out, const zoe_job_params *params)
+{
+    for (size_t i = 0; i < params->lora_count; i++) {
+        const place lora = place_of("the LoRA", params->loras[i].path);
+        TRY(check_pair(ctx, out, &lora));
+    }
+    return ZOE_OK;
+}
+
 /* Outputs may lie in the checkpoint's folder, but not under the names of its files. */
 static zoe_status check_state(zoe_context *ctx, const place *out, const place *state)
 {
@@ -189,6 +198,7 @@ zoe_status zoe_places_check(zoe_context *ctx, const zoe_job_params *params)
         TRY(check_pair(ctx, &out[i], &factors));
         TRY(check_model(ctx, &out[i], params));
         TRY(check_state(ctx, &out[i], &state));
+        TRY(check_loras(ctx, &out[i], params));
     }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (is_frame_of(others[i], frames, params->frames))

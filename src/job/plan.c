@@ -1,6 +1,7 @@
 /* What a run will take: steps, passes and bytes, known before anything heavy is loaded; and whether
  * memory suffices for it. */
-#include "job/job.h"
+#include "job/lora.h"
+#include "job/step_cache.h"
 
 #include <stdio.h>
 
@@ -94,7 +95,7 @@ static size_t count_fixed(const zoe_job *job, size_t f, size_t plane, size_t pix
 static size_t count_steps(const counter *c, size_t f, size_t h, size_t w)
 {
     const zoe_job *job = c->job;
-    const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
+    const zoe_wan_dims dims = zoe_loras_dims(job), *d = &dims;
     const size_t rows[ZOE_BRANCHES] = {job->plan.prompt_tokens, job->plan.negative_tokens};
     size_t texts = 0, making = 0;
     for (size_t b = 0; b < ZOE_BRANCHES; b++) {
@@ -104,7 +105,8 @@ static size_t count_steps(const counter *c, size_t f, size_t h, size_t w)
     }
     const size_t work = zoe_wan_work_bytes(c->ctx, d, job->params.bf16, f, h, w);
     const size_t solver = zoe_solver_bytes(job->params.solver, f * h * w * d->out_dim);
-    return sum(sum(texts, making), sum(work, solver));
+    const size_t cache = zoe_step_cache_bytes(job, f, h, w);
+    return sum(sum(sum(texts, making), sum(work, solver)), cache);
 }
 
 /* A stage that a checkpoint kept takes nothing, nor does one that there is not. */
@@ -120,6 +122,12 @@ static void leave_out_kept(need *n, const zoe_job *job)
             n->weights[i] = n->work[i] = 0;
 }
 
+/* An expert and its LoRAs. */
+static size_t count_expert(const zoe_job *job, zoe_expert expert)
+{
+    return sum(store_bytes(job->expert_store[expert]), zoe_loras_bytes(job, expert));
+}
+
 static need count(const counter *c, extent e)
 {
     const zoe_job *job = c->job;
@@ -128,11 +136,10 @@ static need count(const counter *c, extent e)
     const size_t tokens = larger(job->plan.prompt_tokens, job->plan.negative_tokens);
     const size_t fixed = count_fixed(job, f, h * w, pixels);
     const size_t packed = zoe_vae_weight_bytes(c->vae), vae = zoe_store_bytes(job->vae_store);
-    need n = {
-        .weights = {[ZOE_PHASE_TEXT] = zoe_store_bytes(job->text_store),
-                    [ZOE_PHASE_ENCODE] = larger(vae, store_bytes(job->clip_store)),
-                    [ZOE_PHASE_STEPS] = larger(store_bytes(job->expert_store[ZOE_HIGH_NOISE]),
-                                               store_bytes(job->expert_store[ZOE_LOW_NOISE]))}};
+    need n = {.weights = {[ZOE_PHASE_TEXT] = zoe_store_bytes(job->text_store),
+                          [ZOE_PHASE_ENCODE] = larger(vae, store_bytes(job->clip_store)),
+                          [ZOE_PHASE_STEPS] = larger(count_expert(job, ZOE_HIGH_NOISE),
+                                                     count_expert(job, ZOE_LOW_NOISE))}};
     const zoe_bytes clip = job->clip ? zoe_clip_bytes(c->ctx, job->clip) : (zoe_bytes){0, 0};
     n.work[ZOE_PHASE_TEXT] =
         sum(fixed, sum(clip.weights, zoe_umt5_work_bytes(c->ctx, job->umt5, tokens)));

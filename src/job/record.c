@@ -1,6 +1,7 @@
 /* The record of how something was made: its JSON form, written and read. */
 #define _GNU_SOURCE
 #include "job/record.h"
+#include "job/lora.h"
 
 #include <limits.h>
 #include <stddef.h>
@@ -136,9 +137,37 @@ done:
     return json;
 }
 
-/* What concerns this run and not the result. */
-static json_t *run_json(zoe_context *ctx, const zoe_job_params *p, const char *letters)
+static json_t *lora_json(zoe_context *ctx, const zoe_job *job, size_t i)
 {
+    const zoe_job_lora *l = &job->params.loras[i];
+    const zoe_lora *high = job->lora[ZOE_HIGH_NOISE][i], *low = job->lora[ZOE_LOW_NOISE][i];
+    const char *digest = job->sources.loras[i];
+    return json_pack("{s:o, s:f, s:f, s:s*, s:o*, s:o*}", "name", name_json(ctx, l->path), "high",
+                     l->high, "low", l->low, "sha256", *digest ? digest : NULL, "high_parts",
+                     high ? json_integer((json_int_t)zoe_lora_count(high)) : NULL, "low_parts",
+                     low ? json_integer((json_int_t)zoe_lora_count(low)) : NULL);
+}
+
+/* LoRAs and step cache, if there are any; whole: paths of the LoRAs. Not 0: it failed. */
+static int add_extras(zoe_context *ctx, json_t *object, const zoe_job *job, bool whole)
+{
+    const zoe_job_params *p = &job->params;
+    int failed = 0;
+    json_t *list = p->lora_count > 0 ? json_array() : NULL;
+    for (size_t i = 0; i < p->lora_count; i++)
+        failed |= json_array_append_new(list, whole ? path_json(ctx, p->loras[i].path, false)
+                                                    : lora_json(ctx, job, i));
+    if (p->lora_count > 0)
+        failed |= json_object_set_new(object, "loras", list);
+    if (p->cache && !whole)
+        failed |= json_object_set_new(object, "cache", json_string(p->cache));
+    return failed;
+}
+
+/* What concerns this run and not the result. */
+static json_t *run_json(zoe_context *ctx, const zoe_job *job, const char *letters)
+{
+    const zoe_job_params *p = &job->params;
     json_t *paths = json_object();
     for (size_t i = 0; i < ZOE_RECORD_PATHS; i++) {
         const char *path = get_path(p, i);
@@ -147,6 +176,10 @@ static json_t *run_json(zoe_context *ctx, const zoe_job_params *p, const char *l
             json_decref(paths);
             return NULL;
         }
+    }
+    if (add_extras(ctx, paths, job, true)) {
+        json_decref(paths);
+        return NULL;
     }
     const json_int_t memory = p->memory < INT64_MAX ? (json_int_t)p->memory : INT64_MAX;
     return json_pack("{s:s, s:b, s:I, s:o}", "letters", letters, "no_metadata", p->no_metadata,
@@ -215,6 +248,7 @@ static json_t *record_json(zoe_context *ctx, const zoe_job *job, const char *let
     if (job->plan.width > 0)
         failed |= json_object_set_new(root, "width", json_integer((json_int_t)job->plan.width)) |
                   json_object_set_new(root, "height", json_integer((json_int_t)job->plan.height));
+    failed |= add_extras(ctx, root, job, false);
     if (letters && s->tokens[0])
         failed |= json_object_set_new(root, "tokens_sha256", json_string(s->tokens));
     if (s->settings[ZOE_HIGH_NOISE][0])
@@ -223,7 +257,7 @@ static json_t *record_json(zoe_context *ctx, const zoe_job *job, const char *let
         failed |= json_object_set_new(root, "weights_sha256", weights_json(job, s->digests)) |
                   json_object_set_new(root, "weights_stamp", weights_json(job, s->stamps));
     if (letters)
-        failed |= json_object_set_new(root, "run", run_json(ctx, p, letters));
+        failed |= json_object_set_new(root, "run", run_json(ctx, job, letters));
     if (!failed)
         return root;
     json_decref(root);
@@ -240,8 +274,12 @@ static bool is_utf8(const char *text)
 /* 15 digits read better than 17 and are exact for what people type. */
 static size_t real_precision(const zoe_job_params *p)
 {
-    const double reals[] = {p->shift, p->guide_low, p->guide_high, p->boundary};
+    double reals[4 + 2 * ZOE_JOB_LORAS] = {p->shift, p->guide_low, p->guide_high, p->boundary};
     size_t digits = 15;
+    for (size_t i = 0; i < p->lora_count; i++) {
+        reals[4 + 2 * i] = p->loras[i].high;
+        reals[5 + 2 * i] = p->loras[i].low;
+    }
     for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
         char text[40];
         snprintf(text, sizeof text, "%.15g", reals[i]);
@@ -279,15 +317,20 @@ zoe_status zoe_record_make(zoe_context *ctx, char **text, const zoe_job *job, co
 static zoe_status make_comment(zoe_context *ctx, char **text, const zoe_job *job)
 {
     const zoe_job_params *p = &job->params;
-    return zoe_strf(
-        ctx, text,
-        "%s\nNegative prompt: %s\nSteps: %zu, Solver: %s, Shift: %g, Guide scale: %g,%g, "
-        "Boundary: %g, Seed: %lld, Size: %zux%zu, Frames: %zu, Type: %s, Version: "
-        "zoetrope %s",
-        p->prompt, *negative_of(p) ? negative_of(p) : "(official)", p->steps,
-        solver_names[p->solver], p->shift, p->guide_low, p->guide_high, p->boundary,
-        (long long)job->plan.seed, job->plan.width, job->plan.height, job->plan.frames,
-        p->bf16 ? "bf16" : "f32", ZOE_VERSION);
+    char *loras;
+    TRY(zoe_loras_describe(ctx, &loras, job));
+    const zoe_status status =
+        zoe_strf(ctx, text,
+                 "%s\nNegative prompt: %s\nSteps: %zu, Solver: %s, Shift: %g, Guide scale: %g,%g, "
+                 "Boundary: %g, Seed: %lld, Size: %zux%zu, Frames: %zu, Type: %s%s%s%s, Version: "
+                 "zoetrope %s",
+                 p->prompt, *negative_of(p) ? negative_of(p) : "(official)", p->steps,
+                 solver_names[p->solver], p->shift, p->guide_low, p->guide_high, p->boundary,
+                 (long long)job->plan.seed, job->plan.width, job->plan.height, job->plan.frames,
+                 p->bf16 ? "bf16" : "f32", loras, p->cache ? ", Step cache: " : "",
+                 p->cache ? p->cache : "", ZOE_VERSION);
+    zoe_free(loras);
+    return status;
 }
 
 zoe_status zoe_job_describe(zoe_context *ctx, zoe_job *job)
@@ -515,6 +558,64 @@ static zoe_status take_bytes(const reader *r, const char *key, char **path)
     return ZOE_OK;
 }
 
+static zoe_status take_lora(const reader *r, zoe_record *record, size_t i)
+{
+    zoe_job_lora *l = &record->params.loras[i];
+    TRY(take_text(r, "name", &l->path));
+    if (!*l->path || strchr(l->path, '/'))
+        return wrong(r, "name", "a name without a folder");
+    TRY(take_real(r, "high", &l->high));
+    TRY(take_real(r, "low", &l->low));
+    return take_digest(r, "sha256", record->sources.loras[i]);
+}
+
+static zoe_status take_loras(const reader *r, zoe_record *record)
+{
+    const json_t *list = json_object_get(r->object, "loras");
+    const size_t n = json_array_size(list);
+    if (list && (!json_is_array(list) || n > ZOE_JOB_LORAS))
+        return wrong(r, "loras", "a list of up to 8 LoRAs");
+    for (size_t i = 0; i < n; i++) {
+        const reader one = {r->ctx, json_array_get(list, i), r->where};
+        TRY(take_lora(&one, record, i));
+    }
+    record->params.lora_count = n;
+    return zoe_loras_check_numbers(r->ctx, &record->params);
+}
+
+/* Their paths, in a checkpoint folder. */
+static zoe_status take_lora_paths(const reader *paths, zoe_record *record)
+{
+    const json_t *list = json_object_get(paths->object, "loras");
+    if (json_array_size(list) != record->params.lora_count)
+        return wrong(paths, "loras", "a path to each LoRA");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *path = json_array_get(list, i);
+        json_t *bare = json_pack("{s:O}", "path", path);
+        const reader one = {paths->ctx, bare, paths->where};
+        zoe_status status = ZOE_OK;
+        if (json_is_string(path) && *json_string_value(path)) {
+            record->params.loras[i].path = json_string_value(path);
+        } else {
+            status = take_bytes(&one, "path", &record->loras[i]);
+            record->params.loras[i].path = record->loras[i];
+        }
+        json_decref(bare);
+        TRY(status);
+    }
+    return ZOE_OK;
+}
+
+static zoe_status take_cache(const reader *r, zoe_job_params *p)
+{
+    const json_t *found = json_object_get(r->object, "cache");
+    zoe_cache_params params;
+    p->cache = json_string_value(found);
+    if (found && !p->cache)
+        return wrong(r, "cache", "a text");
+    return found ? zoe_cache_params_parse(r->ctx, &params, p->cache) : ZOE_OK;
+}
+
 static zoe_status take_run(const reader *r, zoe_record *record)
 {
     zoe_job_params *p = &record->params;
@@ -540,7 +641,7 @@ static zoe_status take_run(const reader *r, zoe_record *record)
             return wrong(&paths, path_rows[i].key, "a path");
         set_path(p, i, record->paths[i] ? record->paths[i] : json_string_value(path));
     }
-    return ZOE_OK;
+    return take_lora_paths(&paths, record);
 }
 
 static zoe_status take_format(const reader *r, const zoe_record *record)
@@ -560,6 +661,17 @@ static zoe_status take_format(const reader *r, const zoe_record *record)
     return ZOE_OK;
 }
 
+/* LoRAs and step cache. */
+static zoe_status take_extras(const reader *r, zoe_record *record)
+{
+    zoe_status status = take_loras(r, record);
+    if (status == ZOE_OK)
+        status = take_cache(r, &record->params);
+    if (status == ZOE_INVALID)
+        zoe_fail_in(r->ctx, "%s: the record of the run cannot be right", r->where);
+    return status == ZOE_INVALID ? ZOE_FORMAT : status;
+}
+
 static zoe_status take_record(const reader *r, zoe_record *record, bool whole)
 {
     zoe_job_params *p = &record->params;
@@ -571,6 +683,7 @@ static zoe_status take_record(const reader *r, zoe_record *record, bool whole)
     TRY(take_text(r, "negative_prompt", &p->negative_prompt));
     TRY(take_numbers(r, p));
     TRY(take_sources(r, record));
+    TRY(take_extras(r, record));
     if (whole)
         return take_run(r, record);
     TRY(take_name(r, "image", &p->image));
@@ -667,6 +780,8 @@ void zoe_record_free(zoe_record *record)
         return;
     for (size_t i = 0; i < ZOE_RECORD_PATHS; i++)
         zoe_free(record->paths[i]);
+    for (size_t i = 0; i < ZOE_JOB_LORAS; i++)
+        zoe_free(record->loras[i]);
     json_decref(record->root);
     zoe_free(record->json);
     zoe_free(record);

@@ -14,6 +14,9 @@
  *   size, width, height                 what was asked for, [w, h]; what the video has
  *   keep_orientation, frames, steps, solver, shift, guide_scale_low_high, boundary, dtype, seed
  *   frame_rate                          [numerator, denominator]
+ *   loras                               if there are any: [{name, high, low, sha256, high_parts,
+ *                                       low_parts}]; the last three once they are known
+ *   cache                               if there is one: METHOD,key=value,...
  *   tokens_sha256, weights_sha256, weights_stamp, run
  *                                       in a checkpoint folder only
  *
@@ -39,6 +42,7 @@ struct zoe_record {
     const char *version, *isa;
     char letters[ZOE_PART_LETTERS]; /* of the parts of the run's outputs; "" in a video */
     char *paths[ZOE_RECORD_PATHS];  /* those that are no UTF-8 */
+    char *loras[ZOE_JOB_LORAS];     /* the same of LoRAs */
 };
 
 /* Free *text with zoe_free. letters NULL: for the outputs; else for the checkpoint folder, with

@@ -1,5 +1,6 @@
 /* The order of the work. Reads like the method. */
-#include "job/job.h"
+#include "job/lora.h"
+#include "job/step_cache.h"
 
 static const char *expert_name(const zoe_job *job, zoe_expert expert)
 {
@@ -127,32 +128,54 @@ static zoe_status engage(zoe_context *ctx, const zoe_job *job, steps *s, zoe_exp
 {
     if (s->text[ZOE_COND] && s->expert == expert)
         return ZOE_OK;
-    if (s->text[ZOE_COND])
+    if (s->text[ZOE_COND]) {
         zoe_store_drop(job->expert_store[s->expert]);
+        zoe_loras_drop(job, s->expert);
+    }
     drop_texts(s);
     s->expert = expert;
     TRY(zoe_store_check(ctx, job->expert_store[expert]));
+    TRY(zoe_loras_check(ctx, job, expert));
     for (size_t b = 0; b < ZOE_BRANCHES; b++)
         TRY(zoe_wan_text_new_with_image(ctx, &s->text[b], job->wan[expert], job->context[b],
                                         job->id_count[b], job->features, job->feature_rows, NULL));
     return ZOE_OK;
 }
 
+/* The velocity of one branch, computed, or by the step cache. */
 static zoe_status predict(zoe_context *ctx, const zoe_job *job, steps *s, zoe_branch branch,
                           size_t step)
 {
-    TRY(zoe_wan_forward_still(ctx, job->wan[s->expert], s->work, job->velocity[branch], job->latent,
-                              job->family->masked ? job->condition : NULL, s->text[branch],
-                              (double)job->schedule.timestep[step], zoe_still_frames(job), NULL));
+    bool made;
+    TRY(zoe_cache_begin(ctx, job->cache, job->latent, job->velocity[branch], &made));
+    if (!made)
+        TRY(zoe_wan_forward_still(ctx, job->wan[s->expert], s->work, job->velocity[branch],
+                                  job->latent, job->family->masked ? job->condition : NULL,
+                                  s->text[branch], (double)job->schedule.timestep[step],
+                                  zoe_still_frames(job), NULL));
+    TRY(zoe_cache_end(ctx, job->cache, job->latent, job->velocity[branch]));
     if (!all_finite(job->velocity[branch], job->latent_count))
         return zoe_fail(ctx, ZOE_NONFINITE,
                         "step %zu of %zu: the %s gave NaN or inf in the %s branch (%s); `zoe info "
                         "--verify` of that tells whether its weights are sound",
                         step + 1, job->schedule.steps, expert_name(job, s->expert),
                         branch_name(branch), zoe_store_path(job->expert_store[s->expert]));
-    zoe_job_observe(
-        job, branch == ZOE_COND ? "v_cond" : "v_uncond", step,
-        latent_tensor(job, job->velocity[branch], zoe_wan_dims_of(job->wan[s->expert])->out_dim));
+    return ZOE_OK;
+}
+
+/* Both branches, or the conditional one alone. With a cache a branch may come twice. */
+static zoe_status predict_all(zoe_context *ctx, const zoe_job *job, steps *s, bool guided,
+                              size_t step)
+{
+    const size_t channels = zoe_wan_dims_of(job->wan[s->expert])->out_dim;
+    const unsigned branches = guided ? 1u << ZOE_COND | 1u << ZOE_UNCOND : 1u << ZOE_COND;
+    TRY(zoe_cache_step(ctx, job->cache, step, s->expert, branches));
+    for (size_t branch; zoe_cache_next(job->cache, &branch);)
+        TRY(predict(ctx, job, s, (zoe_branch)branch, step));
+    zoe_job_observe(job, "v_cond", step, latent_tensor(job, job->velocity[ZOE_COND], channels));
+    if (guided)
+        zoe_job_observe(job, "v_uncond", step,
+                        latent_tensor(job, job->velocity[ZOE_UNCOND], channels));
     return ZOE_OK;
 }
 
@@ -171,12 +194,10 @@ static zoe_status run_step(zoe_context *ctx, const zoe_job *job, steps *s, size_
     const zoe_expert expert = zoe_job_expert(job, step);
     const double scale = expert == ZOE_HIGH_NOISE ? job->params.guide_high : job->params.guide_low;
     TRY(engage(ctx, job, s, expert));
-    TRY(predict(ctx, job, s, ZOE_COND, step));
-    if (scale != 1.0) {
-        TRY(predict(ctx, job, s, ZOE_UNCOND, step));
+    TRY(predict_all(ctx, job, s, scale != 1.0, step));
+    if (scale != 1.0)
         zoe_guide(job->velocity[ZOE_COND], job->velocity[ZOE_UNCOND], (float)scale,
                   job->latent_count);
-    }
     zoe_preview_step(ctx, job, step);
     TRY(zoe_solver_step(ctx, s->solver, job->latent, job->velocity[ZOE_COND], step));
     impose_still(job);
@@ -203,7 +224,7 @@ static zoe_status draw_noise(zoe_context *ctx, zoe_job *job)
 static zoe_status denoise(zoe_context *ctx, zoe_job *job)
 {
     const zoe_plan *p = &job->plan;
-    const zoe_wan_dims *dims = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
+    const zoe_wan_dims dims = zoe_loras_dims(job);
     const size_t count = job->schedule.steps;
     size_t first = 0;
     steps s = {.work = NULL};
@@ -212,21 +233,25 @@ static zoe_status denoise(zoe_context *ctx, zoe_job *job)
         TRY(take_floats(ctx, &job->velocity[b], job->latent_count, "velocity"));
     TRY_GOTO(zoe_solver_new(ctx, &s.solver, &job->schedule, job->latent_count));
     impose_still(job);
+    if (p->steps_done < count)
+        TRY_GOTO(zoe_step_cache_begin(ctx, job));
     TRY_GOTO(zoe_checkpoint_load_step(ctx, job, s.solver, &first));
     if (first < count) {
         zoe_job_progress(job, ZOE_PHASE_STEPS, first, count);
-        TRY_GOTO(zoe_wan_work_new(ctx, &s.work, dims, job->params.bf16, p->latent_frames,
+        TRY_GOTO(zoe_wan_work_new(ctx, &s.work, &dims, job->params.bf16, p->latent_frames,
                                   p->latent_height, p->latent_width));
+        zoe_step_cache_attach(job, s.work);
     }
     for (size_t step = first; step < count; step++) {
-        zoe_job_observe(job, "latents", step, latent_tensor(job, job->latent, dims->out_dim));
+        zoe_job_observe(job, "latents", step, latent_tensor(job, job->latent, dims.out_dim));
         TRY_GOTO(run_step(ctx, job, &s, step));
         TRY_GOTO(zoe_checkpoint_save_step(ctx, job, s.solver, step + 1));
         zoe_job_progress(job, ZOE_PHASE_STEPS, step + 1, count);
     }
-    zoe_job_observe(job, "latent_final", 0, latent_tensor(job, job->latent, dims->out_dim));
+    zoe_job_observe(job, "latent_final", 0, latent_tensor(job, job->latent, dims.out_dim));
 done:
     drop_texts(&s);
+    zoe_step_cache_end(job);
     zoe_wan_work_free(s.work);
     zoe_solver_free(s.solver);
     return status;
@@ -237,6 +262,7 @@ static void close_experts(zoe_job *job)
 {
     for (size_t e = 0; e < ZOE_EXPERTS; e++) {
         zoe_wan_close(job->wan[e]);
+        zoe_loras_close(job, e);
         zoe_store_close(job->expert_store[e]);
         job->wan[e] = NULL;
         job->expert_store[e] = NULL;

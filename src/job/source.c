@@ -1,5 +1,5 @@
 /* What a run is made from, by content, and how two runs differ in it. */
-#include "job/record.h"
+#include "job/lora.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ zoe_status zoe_sources_weights(zoe_context *ctx, zoe_job *job)
         TRY(zoe_store_fingerprint(ctx, store, job->sources.weights[i]));
         zoe_store_drop(store);
     }
-    return ZOE_OK;
+    return zoe_loras_fingerprint(ctx, job);
 }
 
 zoe_status zoe_sources_digests(zoe_context *ctx, zoe_job *job, const zoe_sources *old)
@@ -128,6 +128,9 @@ zoe_status zoe_sources_identity(zoe_context *ctx, const zoe_job *job,
     zoe_digest_add_text(digest, job->sources.tokens);
     zoe_digest_add_text(digest, zoe_isa_name(zoe_cpu_isa()));
     add_newer_parts(digest, job);
+    zoe_loras_identify(job, digest);
+    if (job->cache_params.method != ZOE_CACHE_NONE)
+        zoe_digest_add_text(digest, p->cache);
     const zoe_status status = zoe_digest_end(ctx, digest, identity);
     zoe_digest_free(digest);
     return status;
@@ -230,6 +233,24 @@ static bool sizes_differ(const zoe_job_params *old, const zoe_job_params *asked)
            (!old->image && !asked->image && old->width != asked->width);
 }
 
+static const char *cache_of(const zoe_job_params *p)
+{
+    return p->cache ? p->cache : zoe_cache_method_name(ZOE_CACHE_NONE);
+}
+
+static void differ_loras(zoe_differences *d, const zoe_job_params *old, const zoe_job_params *asked)
+{
+    differ_size(d, "LoRAs", old->lora_count, asked->lora_count);
+    for (size_t i = 0; i < old->lora_count && i < asked->lora_count; i++) {
+        const zoe_job_lora *a = &old->loras[i], *b = &asked->loras[i];
+        if (a->high != b->high || a->low != b->low)
+            add_difference(d,
+                           "strength of LoRA %zu: high=%.9g,low=%.9g in the checkpoint, "
+                           "high=%.9g,low=%.9g asked for",
+                           i + 1, a->high, a->low, b->high, b->low);
+    }
+}
+
 void zoe_request_differences(zoe_differences *d, const zoe_job_params *old,
                              const zoe_job_params *asked)
 {
@@ -254,6 +275,8 @@ void zoe_request_differences(zoe_differences *d, const zoe_job_params *old,
         add_difference(d, "seed: %lld in the checkpoint, %lld asked for", (long long)old->seed,
                        (long long)asked->seed);
     differ_word(d, "type", old->bf16 ? "bf16" : "f32", asked->bf16 ? "bf16" : "f32");
+    differ_loras(d, old, asked);
+    differ_text(d, "step cache", cache_of(old), cache_of(asked));
 }
 
 static bool differ(const char *old, const char *now)
@@ -287,6 +310,10 @@ void zoe_source_differences(zoe_differences *d, const zoe_record *old, const zoe
                 "the config.json of the %s says something else: %s in the checkpoint, %s "
                 "found",
                 weights_name(job, zoe_weights_of(e)), was->settings[e], is->settings[e]);
+    for (size_t i = 0; i < job->params.lora_count; i++)
+        if (differ(was->loras[i], is->loras[i]))
+            add_difference(d, "LoRA %zu is another one (%.12s in the checkpoint, %.12s in %s)",
+                           i + 1, was->loras[i], is->loras[i], job->params.loras[i].path);
     if (differ(was->tokens, is->tokens))
         add_difference(d, "the tokenizer gives other tokens for the same prompts");
     if (strcmp(old->isa, isa) != 0)
@@ -322,5 +349,10 @@ zoe_status zoe_record_compare(zoe_context *ctx, const zoe_record *record, zoe_jo
                     "the config.json of the %s says something else than that of the record: %s, "
                     "there %s",
                     weights_name(job, zoe_weights_of(e)), is->settings[e], was->settings[e]);
+    for (size_t i = 0; i < job->params.lora_count; i++)
+        if (differ(was->loras[i], is->loras[i]))
+            zoe_log(ctx, ZOE_WARNING,
+                    "%s: another LoRA than that of the record (%.12s, there %.12s)",
+                    job->params.loras[i].path, is->loras[i], was->loras[i]);
     return ZOE_OK;
 }

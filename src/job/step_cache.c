@@ -1,0 +1,124 @@
+/* Between a job and the step cache of the room sample. */
+#include "job/step_cache.h"
+
+#include "job/lora.h"
+
+zoe_status zoe_step_cache_read(zoe_context *ctx, zoe_job *job)
+{
+    if (job->params.cache)
+        return zoe_cache_params_parse(ctx, &job->cache_params, job->params.cache);
+    zoe_cache_params_init(&job->cache_params, ZOE_CACHE_NONE, ZOE_CACHE_ZOETROPE);
+    return ZOE_OK;
+}
+
+bool zoe_step_cache_is_on(const zoe_job *job)
+{
+    return job->cache_params.method != ZOE_CACHE_NONE;
+}
+
+static zoe_cache_shape shape_of(const zoe_job *job, size_t f, size_t h, size_t w)
+{
+    const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
+    return (zoe_cache_shape){.steps = job->schedule.steps,
+                             .high_steps = job->plan.high_steps,
+                             .tokens = f * (h / 2) * (w / 2),
+                             .width = d->dim,
+                             .blocks = d->layers,
+                             .latent = f * h * w * d->out_dim,
+                             .distilled = zoe_loras_distilled(job)};
+}
+
+static zoe_cache_shape planned_shape(const zoe_job *job)
+{
+    const zoe_plan *p = &job->plan;
+    return shape_of(job, p->latent_frames, p->latent_height, p->latent_width);
+}
+
+zoe_status zoe_step_cache_check(zoe_context *ctx, const zoe_job *job)
+{
+    const zoe_cache_shape shape = planned_shape(job);
+    return zoe_cache_check(ctx, &job->cache_params, &shape);
+}
+
+size_t zoe_step_cache_bytes(const zoe_job *job, size_t f, size_t h, size_t w)
+{
+    const zoe_cache_shape shape = shape_of(job, f, h, w);
+    return zoe_cache_bytes(&job->cache_params, &shape);
+}
+
+/* ---- while the steps run ---- */
+
+zoe_status zoe_step_cache_begin(zoe_context *ctx, zoe_job *job)
+{
+    const zoe_cache_shape shape = planned_shape(job);
+    return zoe_cache_new(ctx, &job->cache, &job->cache_params, &shape);
+}
+
+/* Before each block of a pass. */
+static zoe_status route(zoe_context *ctx, void *user, const zoe_wan_point *p, size_t *next)
+{
+    const zoe_cache_point point = {.block = p->block,
+                                   .hidden = p->hidden,
+                                   .embedding = p->embedding,
+                                   .projection = p->projection,
+                                   .shift = p->shift,
+                                   .scale = p->scale,
+                                   .eps = p->eps};
+    return zoe_cache_at(ctx, user, &point, next);
+}
+
+void zoe_step_cache_attach(const zoe_job *job, zoe_wan_work *work)
+{
+    if (zoe_step_cache_is_on(job))
+        zoe_wan_work_route(work, route, job->cache);
+}
+
+bool zoe_step_cache_state(const zoe_job *job, zoe_tensor *state)
+{
+    void *data;
+    size_t bytes;
+    if (!job->cache || !zoe_step_cache_is_on(job))
+        return false;
+    zoe_cache_state(job->cache, &data, &bytes);
+    *state = zoe_tensor_1d(data, ZOE_U8, bytes);
+    return true;
+}
+
+static void count_step(zoe_cache_outcome *o, const zoe_cache *cache, size_t step)
+{
+    bool seen = false, computed = false, high = false;
+    for (size_t b = 0; b < ZOE_CACHE_BRANCHES; b++) {
+        const zoe_cache_trace *t = zoe_cache_trace_at(cache, step, b);
+        if (!t->seen)
+            continue;
+        seen = true;
+        computed = computed || t->computed;
+        high = t->expert == ZOE_HIGH_NOISE;
+    }
+    if (seen)
+        ++*(high ? (computed ? &o->high_computed : &o->high_skipped)
+                 : (computed ? &o->low_computed : &o->low_skipped));
+}
+
+void zoe_step_cache_end(zoe_job *job)
+{
+    zoe_cache_outcome *o = &job->cache_outcome;
+    if (job->cache && zoe_step_cache_is_on(job)) {
+        zoe_cache_report report;
+        zoe_cache_report_of(job->cache, &report);
+        *o = (zoe_cache_outcome){.used = true,
+                                 .bad = report.bad,
+                                 .smallest = report.smallest,
+                                 .median = report.median,
+                                 .largest = report.largest};
+        for (size_t step = 0; step < job->schedule.steps; step++)
+            count_step(o, job->cache, step);
+    }
+    zoe_cache_free(job->cache);
+    job->cache = NULL;
+}
+
+const zoe_cache_outcome *zoe_job_cache_outcome(const zoe_job *job)
+{
+    return &job->cache_outcome;
+}
