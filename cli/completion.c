@@ -21,7 +21,7 @@ static value_kind kind_of(const zoe_option *row)
         return VALUE_NONE;
     if (row->type == ZOE_OPTION_WORD)
         return VALUE_WORD;
-    if (row->type == ZOE_OPTION_TEXT && row->value) {
+    if ((row->type == ZOE_OPTION_TEXT || row->type == ZOE_OPTION_LIST) && row->value) {
         if (strcmp(row->value, "FILE") == 0 || strcmp(row->value, "PATH") == 0)
             return VALUE_FILE;
         if (strcmp(row->value, "DIR") == 0)

@@ -133,7 +133,7 @@ static int run_job(zoe_context *ctx, zoe_job *job, view *v)
     const double seconds = zoe_progress_end(&v->progress, status == ZOE_OK);
     if (status != ZOE_OK)
         return failed_run(ctx, status, v);
-    zoe_report_done(&request->job, plan, &v->progress, seconds);
+    zoe_report_done(&request->job, plan, &v->progress, seconds, zoe_job_cache_outcome(job));
     return ZOE_EXIT_DONE;
 }
 

@@ -268,6 +268,9 @@ static const item progress_items[] = {
      "The file of --preview is new. step, the number of the step that was done, from 0; path;\n"
      "width, height.\n"},
     {"note, warning", "message, a sentence. At any time.\n"},
+    {"cache", "What --cache did, once, before done. high_computed, high_skipped, low_computed,\n"
+              "low_skipped, steps of each expert in this run; smallest_distance, median_distance,\n"
+              "largest_distance of what it measured, null if it measured nothing.\n"},
     {"done",
      "The last line of a run that succeeded. out, frames_out, latents_out, null if not asked for;\n"
      "width, height, frames, seed; seconds; text_seconds, encode_seconds, steps_seconds,\n"

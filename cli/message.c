@@ -281,6 +281,15 @@ void zoe_json_real(const char *key, double value)
         fputs("null", stderr);
 }
 
+void zoe_json_figure(const char *key, double value)
+{
+    put_json_key(key);
+    if (isfinite(value))
+        fprintf(stderr, "%#.9g", value);
+    else
+        fputs("null", stderr);
+}
+
 void zoe_json_end(void)
 {
     fputs("}\n", stderr);

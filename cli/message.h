@@ -41,7 +41,8 @@ void zoe_json_begin(const char *event);
 void zoe_json_text(const char *key, const char *value);
 void zoe_json_size(const char *key, size_t value);
 void zoe_json_int(const char *key, long long value);
-void zoe_json_real(const char *key, double value); /* three decimals */
+void zoe_json_real(const char *key, double value);   /* three decimals */
+void zoe_json_figure(const char *key, double value); /* the same with 9 digits */
 void zoe_json_end(void);
 
 #endif

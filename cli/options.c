@@ -266,11 +266,24 @@ static bool store_compound(parser *p, const zoe_option *row, const char *shown, 
     return true;
 }
 
+/* A list begins anew on each line that mentions it. */
+static bool store_item(parser *p, const zoe_option *row, const char *shown, const char *value)
+{
+    size_t *n = &p->found->listed[row - p->rows];
+    if ((double)*n >= row->high)
+        return mistake(p, "%s %s: it can be given up to %.0f times", shown, value, row->high);
+    memcpy(p->target + row->at + *n * sizeof value, &value, sizeof value);
+    ++*n;
+    memcpy(p->target + row->at2, n, sizeof *n);
+    return true;
+}
+
 static bool store_value(parser *p, const zoe_option *row, const char *shown, const char *value)
 {
     int index;
     switch (row->type) {
     case ZOE_OPTION_TEXT: memcpy(p->target + row->at, &value, sizeof value); return true;
+    case ZOE_OPTION_LIST: return store_item(p, row, shown, value);
     case ZOE_OPTION_COUNT:
     case ZOE_OPTION_BYTES:
     case ZOE_OPTION_WHOLE:

@@ -1,6 +1,7 @@
 /* Command lines by table: long options as "--name value" or "--name=value", "-x value", "--", and
  * operands. Names are compared with '-' and '_' as the same letter. The last mention of an option
- * counts. A mistake is one sentence that names the option, what was found and what is wanted. */
+ * counts; of a list, all of them do. A mistake is one sentence that names the option, what was
+ * found and what is wanted. */
 #ifndef ZOE_OPTIONS_H
 #define ZOE_OPTIONS_H
 
@@ -12,6 +13,7 @@ typedef enum zoe_option_type {
     ZOE_OPTION_GROUP, /* no option: a heading of the help text */
     ZOE_OPTION_FLAG,  /* bool, no value */
     ZOE_OPTION_TEXT,  /* const char * */
+    ZOE_OPTION_LIST,  /* high const char *, one a mention, and in at2 a size_t: their number */
     ZOE_OPTION_COUNT, /* size_t, low..high */
     ZOE_OPTION_BYTES, /* size_t, at least low: 1000, 24G, 1.5GiB, 24GB; see zoe_bytes_read */
     ZOE_OPTION_WHOLE, /* int64_t, any */
@@ -43,7 +45,8 @@ enum { ZOE_OPTIONS_MAX = 80, ZOE_OPERANDS_MAX = 1024 };
 
 /* What a command line held. */
 typedef struct zoe_options {
-    bool given[ZOE_OPTIONS_MAX]; /* by row; aliases also mark the row that they stand for */
+    bool given[ZOE_OPTIONS_MAX];    /* by row; aliases also mark the row that they stand for */
+    size_t listed[ZOE_OPTIONS_MAX]; /* texts of a list so far, by row */
     size_t operands;
     const char *operand[ZOE_OPERANDS_MAX];
     char mistake[8192]; /* "" if there was none */

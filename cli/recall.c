@@ -5,6 +5,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "commands.h"
+#include "lora.h"
 #include "message.h"
 #include "request.h"
 
@@ -163,6 +164,8 @@ int zoe_request_recall(zoe_context *ctx, zoe_request *request)
         request->job.resume = true;
         return ZOE_EXIT_DONE;
     }
-    const int code = find_parts(request);
+    int code = find_parts(request);
+    if (code == ZOE_EXIT_DONE)
+        code = zoe_request_recall_loras(request);
     return code == ZOE_EXIT_DONE ? find_images(ctx, request) : code;
 }

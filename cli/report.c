@@ -176,6 +176,41 @@ static void list_outputs(char *list, size_t room, const zoe_job_params *params)
     }
 }
 
+static void cache_json(const zoe_cache_outcome *cache)
+{
+    if (!cache->used)
+        return;
+    zoe_json_begin("cache");
+    zoe_json_size("high_computed", cache->high_computed);
+    zoe_json_size("high_skipped", cache->high_skipped);
+    zoe_json_size("low_computed", cache->low_computed);
+    zoe_json_size("low_skipped", cache->low_skipped);
+    zoe_json_figure("smallest_distance", (double)cache->smallest);
+    zoe_json_figure("median_distance", (double)cache->median);
+    zoe_json_figure("largest_distance", (double)cache->largest);
+    zoe_json_end();
+}
+
+/* "; cache: ..." or "". */
+static void cache_text(char *text, size_t room, const zoe_cache_outcome *cache)
+{
+    const size_t computed = cache->high_computed + cache->low_computed;
+    const size_t skipped = cache->high_skipped + cache->low_skipped;
+    text[0] = '\0';
+    if (!cache->used)
+        return;
+    const size_t high = cache->high_computed + cache->high_skipped;
+    int used =
+        snprintf(text, room, "; the cache skipped %zu of %zu steps", skipped, computed + skipped);
+    if (high > 0 && high < computed + skipped)
+        used += snprintf(text + used, room - (size_t)used,
+                         " (high-noise expert %zu of %zu, low-noise expert %zu of %zu)",
+                         cache->high_skipped, high, cache->low_skipped, computed + skipped - high);
+    if (skipped == 0 && cache->smallest >= 0.0f)
+        snprintf(text + used, room - (size_t)used, ", the smallest distance was %.3g",
+                 (double)cache->smallest);
+}
+
 static void done_json(const zoe_job_params *params, const zoe_plan *plan,
                       const zoe_progress *progress, double seconds)
 {
@@ -197,23 +232,25 @@ static void done_json(const zoe_job_params *params, const zoe_plan *plan,
 }
 
 void zoe_report_done(const zoe_job_params *params, const zoe_plan *plan,
-                     const zoe_progress *progress, double seconds)
+                     const zoe_progress *progress, double seconds, const zoe_cache_outcome *cache)
 {
-    char names[12288], total[32], text[sizeof names + 512];
+    char names[12288], total[32], skips[256], text[sizeof names + 1024];
     list_outputs(names, sizeof names, params);
     zoe_duration_print(total, sizeof total, seconds);
+    cache_text(skips, sizeof skips, cache);
     snprintf(text, sizeof text,
              "wrote %s: %zu frame%s of %zux%zu, seed %lld, in %s (text %.1f s, encode %.1f s, "
-             "steps %.1f s, decode %.1f s)",
+             "steps %.1f s, decode %.1f s)%s",
              names, plan->frames, plan->frames == 1 ? "" : "s", plan->width, plan->height,
              (long long)plan->seed, total, progress->seconds[ZOE_PHASE_TEXT],
              progress->seconds[ZOE_PHASE_ENCODE], progress->seconds[ZOE_PHASE_STEPS],
-             progress->seconds[ZOE_PHASE_DECODE]);
+             progress->seconds[ZOE_PHASE_DECODE], skips);
     if (!zoe_message_is_json()) {
         zoe_note("%s", text);
         return;
     }
     zoe_log_note("%s", text);
+    cache_json(cache);
     done_json(params, plan, progress, seconds);
 }
 

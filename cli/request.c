@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "commands.h"
 #include "log.h"
+#include "lora.h"
 #include "message.h"
 
 static const char default_out[] = "zoe.mp4";
@@ -287,6 +288,13 @@ static int check_log(const zoe_request *request)
                               "--log %s: this is also %s of the run; two names are wanted",
                               request->log, others[i]);
         }
+    for (size_t i = 0; i < p->lora_count; i++)
+        if (zoe_log_is_file(p->loras[i].path)) {
+            zoe_log_close(true);
+            return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                              "--log %s: this is also a LoRA of the run; two names are wanted",
+                              request->log);
+        }
     return ZOE_EXIT_DONE;
 }
 
@@ -299,6 +307,8 @@ void zoe_request_free(zoe_request *request)
     zoe_free(request->last_image);
     free(request->mended[0]);
     free(request->mended[1]);
+    for (size_t i = 0; i < ZOE_JOB_LORAS; i++)
+        free(request->lora_path[i]);
     zoe_log_close(false);
 }
 
@@ -345,6 +355,8 @@ int zoe_request_complete(zoe_context *ctx, zoe_request *request, int argc, char 
         if (code == ZOE_EXIT_DONE && !read_line(request, argc, argv))
             code = refuse(request->found.mistake);
     }
+    if (code == ZOE_EXIT_DONE)
+        code = zoe_request_take_loras(request);
     if (code == ZOE_EXIT_DONE)
         code = take_operand(request);
     if (code == ZOE_EXIT_DONE)

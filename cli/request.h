@@ -11,6 +11,8 @@ typedef struct zoe_request {
     int solver, dtype, progress, show_preview, task; /* indices of words */
     size_t threads;                                  /* 0: as many as the machine offers */
     const char *resume, *from, *log;
+    const char *lora[ZOE_JOB_LORAS]; /* as they were given */
+    size_t loras;
     bool help, dry_run, verbose;
 
     zoe_options found;  /* what was on the line */
@@ -18,6 +20,7 @@ typedef struct zoe_request {
     char *image;        /* where the picture of a record was found */
     char *last_image;   /* the same of the last one */
     char *mended[2];    /* prompts that were no UTF-8 */
+    char *lora_path[ZOE_JOB_LORAS];
 } zoe_request;
 
 /* Reads the line, nothing more; turns on JSON and the log if they are asked for. Returns 0, or the

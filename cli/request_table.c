@@ -53,6 +53,15 @@ static const zoe_option rows[] = {
     {ZOE_OPTION_TEXT, "clip", AT(job.clip), .value = "PATH",
      .help = "CLIP image tower, for Wan 2.1 image-to-video"},
 
+    {ZOE_OPTION_LIST, "lora", AT2(lora, loras), .high = ZOE_JOB_LORAS, .value = "FILE",
+     .help = "a LoRA for the transformers; FILE:0.8 gives it a strength,\n"
+             "FILE:high=1.0,low=0.8 one for each expert [1; where the\n"
+             "name says high or low, for that expert alone]. Again for more",
+     .more = "An expert that is not named in the list of strengths does not get it. Up to 8, which add "
+             "up. The weights stay as they are on disk. A file that fits nothing in the model is an "
+             "error; parts that fit nothing are counted in a warning. For a LoRA that is, by its name "
+             "or title, made for few steps, a warning says which options fit."},
+
     GROUP("Request"),
     {ZOE_OPTION_TEXT, "image", 'i', AT(job.image), .value = "FILE",
      .help = "picture that the video begins with; may also stand alone,\n"
@@ -117,6 +126,15 @@ static const zoe_option rows[] = {
      .more = "Any number of 64 bits, of which the low 32 count."},
     {ZOE_OPTION_WORD, "dtype", AT(dtype), .words = dtype_words, .value = "TYPE",
      .help = "f32, or bf16 to round where the official program does [f32]"},
+
+    {ZOE_OPTION_TEXT, "cache", AT(job.cache), .value = "METHOD[,KEY=VALUE,...]",
+     .help = "leave out steps that would hardly change anything: FBCache,\n"
+             "TeaCache, TaylorSeer, EasyCache, DBCache, MagCache or\n"
+             "NoCache, as in FBCache,rel_l1_thresh=0.08 [NoCache]",
+     .more = "It changes the video; threshold 0 does not. Keys are those that each method has where "
+             "it was published; one that the method does not have is refused with a list of those it "
+             "has. Refused with fewer than 10 steps and with LoRAs made for few steps, unless "
+             "force=true. With --checkpoint, its memory is part of what is kept after each step."},
 
     GROUP("Output"),
     {ZOE_OPTION_TEXT, "out", 'o', AT(job.out), .value = "FILE",

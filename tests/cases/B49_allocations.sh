@@ -11,7 +11,8 @@ folder=$(mktemp -d "$base/zoe-allocations-XXXXXX")
 trap 'rm -rf "$folder" "$work"' EXIT
 
 said="case_b49_allocations, stride $stride"
-"$CASES/case_B49_allocations" "$CKPT" "$IMAGE" "$folder" "$stride" >stdout 2>stderr
+"$LORA" make "$CKPT/high_noise_model" lora.safetensors 1 3 || bad "no LoRA"
+"$CASES/case_B49_allocations" "$CKPT" "$IMAGE" "$folder" "$stride" "$work/lora.safetensors" >stdout 2>stderr
 code=$?
 expect_code 0
 finish

@@ -25,7 +25,7 @@ zoe generate --resume ../ck --threads 1 --progress plain
 expect_code 0
 expect_silent_about 'text begins'
 expect_silent_about 'encode begins'
-expect_says 'steps 3/30'
+expect_says 'steps goes on after'
 expect_silent_about 'steps 2/30,'
 cd ..
 expect_same v.mp4 whole.mp4
