@@ -253,8 +253,9 @@ static const char progress_text[] =
 static const item progress_items[] = {
     {"begin", "The first line. schema, 1; version, that of the program.\n"},
     {"plan",
-     "What the run will be. model and task (texts); picture_width, picture_height; width, height, frames, fps (a text:\n"
-     "16 or 24000/1001) of the video; latent_frames, latent_height, latent_width; tokens;\n"
+     "What the run will be. model and task (texts); picture_width, picture_height; width,\n"
+     "height, frames, fps (a text: 16 or 24000/1001) of the video; latent_frames,\n"
+     "latent_height, latent_width; tokens;\n"
      "prompt_tokens, negative_tokens; high_steps, low_steps; passes; steps_done, by an\n"
      "earlier run; text_bytes, encode_bytes, steps_bytes, decode_bytes, peak_bytes; threads;\n"
      "seed.\n"},

@@ -54,7 +54,7 @@ typedef struct zoe_conversion {
     void (*done)(void *user, size_t bytes, size_t total); /* of what is read; may be NULL */
     void *user;
     size_t tensors, converted; /* told at the end: all, and those that have the type */
-    size_t in, out;           /* bytes of all tensors before and after */
+    size_t in, out;            /* bytes of all tensors before and after */
 } zoe_conversion;
 zoe_status zoe_checkpoint_convert(zoe_context *ctx, const char *path, const char *from,
                                   zoe_conversion *conversion);
