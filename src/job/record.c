@@ -192,8 +192,7 @@ static const char *weight_key(const zoe_job *job, size_t i)
 }
 
 /* An object with a digest of each part; NULL if none is known. */
-static json_t *weights_json(const zoe_job *job,
-                            const char digests[ZOE_WEIGHTS_COUNT][ZOE_DIGEST_TEXT])
+static json_t *weights_json(const zoe_job *job, const char (*digests)[ZOE_DIGEST_TEXT])
 {
     if (!digests[0][0])
         return NULL;
@@ -452,8 +451,7 @@ static zoe_status take_name(const reader *r, const char *key, const char **value
 }
 
 /* An object with a digest of each part of the model. */
-static zoe_status take_weights(const reader *r, const char *key,
-                               char digests[ZOE_WEIGHTS_COUNT][ZOE_DIGEST_TEXT])
+static zoe_status take_weights(const reader *r, const char *key, char (*digests)[ZOE_DIGEST_TEXT])
 {
     const json_t *weights = json_object_get(r->object, key);
     const reader inner = {r->ctx, weights, r->where};
