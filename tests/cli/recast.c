@@ -39,11 +39,26 @@ static void must(zoe_status status)
     exit(1);
 }
 
+/* What was taken, each with a pointer to the one before in front; all is given back at the end. */
+static void *taken;
+enum { FRONT = 64 };
+
 static void *memory(size_t n)
 {
     void *p;
-    must(zoe_alloc_zero(ctx, &p, n, 1, "recast"));
-    return p;
+    must(zoe_alloc_zero(ctx, &p, FRONT + n, 1, "recast"));
+    memcpy(p, &taken, sizeof taken);
+    taken = p;
+    return (char *)p + FRONT;
+}
+
+static void give_back(void)
+{
+    while (taken) {
+        void *p = taken;
+        memcpy(&taken, p, sizeof taken);
+        zoe_free(p);
+    }
 }
 
 static void add(pieces *p, const char *prefix, const char *name, const char *end, zoe_tensor t)
@@ -275,7 +290,6 @@ static options parse(int argc, char **argv)
     return o;
 }
 
-/* A short-lived program: what it takes, it keeps to the end. */
 int main(int argc, char **argv)
 {
     ctx = zoe_context_new(1);
@@ -296,6 +310,7 @@ int main(int argc, char **argv)
         write_gguf(argv[2], &o, &p);
     else
         write_safetensors(argv[2], &p);
+    give_back();
     zoe_store_close(store);
     zoe_context_free(ctx);
     return 0;
