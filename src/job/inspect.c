@@ -657,3 +657,24 @@ const zoe_texts *zoe_inspection_remarks(const zoe_inspection *in)
 {
     return &in->remarks;
 }
+
+zoe_status zoe_part_blame(zoe_context *ctx, zoe_status status, const char *path, const char *role,
+                          int wanted)
+{
+    if (status != ZOE_MISSING && status != ZOE_FORMAT && status != ZOE_UNSUPPORTED)
+        return status;
+    zoe_inspection *inspection = NULL;
+    zoe_context *own = zoe_context_new(1); /* the sentence of the failure stays */
+    if (own && zoe_inspect(own, &inspection, path) == ZOE_OK &&
+        zoe_inspection_parts(inspection) == 1) {
+        const zoe_part_info *part = zoe_inspection_part(inspection, 0);
+        if (is_shard(zoe_path_name(path)) && (int)part->content == wanted)
+            zoe_fail_in(ctx,
+                        "this is one shard of several; give the index beside it, or the folder");
+        else if ((int)part->content != wanted && part->what)
+            zoe_fail_in(ctx, "the %s is wanted, this is something else (%s)", role, part->what);
+    }
+    zoe_inspection_free(inspection);
+    zoe_context_free(own);
+    return status;
+}

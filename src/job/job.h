@@ -165,6 +165,11 @@ zoe_status zoe_expert_open(zoe_context *ctx, zoe_store **store, zoe_wan **wan, c
 /* config.json in the folder of a transformer, or beside its file; *config stays if there is none. */
 zoe_status zoe_config_locate(zoe_context *ctx, char **config, const char *expert);
 
+/* After a part could not be opened with that status: says in front what the file is, if it is not what
+ * is wanted (a content of zoetrope/inspect.h). Returns the status. */
+zoe_status zoe_part_blame(zoe_context *ctx, zoe_status status, const char *path, const char *role,
+                          int wanted);
+
 /* The negative prompt of the official configuration. */
 extern const char zoe_default_negative_prompt[];
 

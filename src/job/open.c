@@ -1,6 +1,7 @@
 /* What a run will be: headers, picture, tokens and sizes are looked at, nothing heavy is loaded. */
 #include "job/lora.h"
 #include "job/step_cache.h"
+#include "zoetrope/inspect.h"
 
 zoe_status zoe_expert_open(zoe_context *ctx, zoe_store **store, zoe_wan **wan, const char *path,
                            const char *config_path, bool bf16)
@@ -41,9 +42,11 @@ static zoe_status open_transformers(zoe_context *ctx, zoe_job *job)
     static const zoe_expert order[ZOE_EXPERTS] = {ZOE_HIGH_NOISE, ZOE_LOW_NOISE};
     const size_t n = job->parts.transformers;
     for (size_t i = 0; i < n; i++)
-        TRY(zoe_expert_open(ctx, &job->expert_store[order[i]], &job->wan[order[i]],
-                            job->parts.expert[order[i]], job->parts.expert_config[order[i]],
-                            job->params.bf16));
+        TRY(zoe_part_blame(ctx,
+                           zoe_expert_open(ctx, &job->expert_store[order[i]], &job->wan[order[i]],
+                                           job->parts.expert[order[i]],
+                                           job->parts.expert_config[order[i]], job->params.bf16),
+                           job->parts.expert[order[i]], "transformer", ZOE_CONTENT_WAN_DIT));
     for (size_t i = 0; i < n; i++)
         TRY(check_expert(ctx, job, order[i]));
     TRY(zoe_family_find(ctx, &job->family, zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]), n,
@@ -165,7 +168,8 @@ static zoe_status open_networks(zoe_context *ctx, zoe_job *job)
 {
     TRY(zoe_parts_locate(ctx, &job->parts, &job->params));
     TRY(zoe_store_open(ctx, &job->text_store, job->parts.text_encoder, ZOE_NAMES_UMT5));
-    TRY(zoe_umt5_open(ctx, &job->umt5, job->text_store, job->params.bf16));
+    TRY(zoe_part_blame(ctx, zoe_umt5_open(ctx, &job->umt5, job->text_store, job->params.bf16),
+                       job->parts.text_encoder, "text encoder", ZOE_CONTENT_UMT5));
     TRY(zoe_store_open(ctx, &job->vae_store, job->parts.vae, ZOE_NAMES_WAN_VAE));
     TRY(open_transformers(ctx, job));
     TRY(zoe_loras_open(ctx, job));
@@ -202,7 +206,8 @@ zoe_status zoe_job_open(zoe_context *ctx, zoe_job *job)
 {
     zoe_vae *vae;
     TRY(open_networks(ctx, job));
-    TRY(zoe_vae_open(ctx, &vae, job->vae_store));
+    TRY(zoe_part_blame(ctx, zoe_vae_open(ctx, &vae, job->vae_store), job->parts.vae, "VAE",
+                       ZOE_CONTENT_WAN_VAE_21));
     const zoe_status status = plan(ctx, job, vae);
     zoe_vae_close(vae);
     zoe_store_drop(job->vae_store);

@@ -166,4 +166,14 @@ cp "$CKPT/low_noise_model/"* one_transformer
 ln -s "$CKPT/Wan2.1_VAE.pth" "$CKPT/models_t5_umt5-xxl-enc-bf16.pth" "$CKPT/google" one_transformer
 begin --model one_transformer
 refused 3 'this is one of the two transformers of Wan 2.2 I2V-A14B' 'give both, for high and for low noise'
+
+# A part given for another one, and one shard of several.
+begin --model "$CKPT" --vae "$CKPT/low_noise_model"
+refused 3 'the VAE is wanted, this is something else (Wan 2.2 image-to-video transformer'
+begin --model "$CKPT" --text-encoder "$CKPT/Wan2.1_VAE.pth"
+refused 3 'the text encoder is wanted, this is something else (Wan 2.1 VAE)'
+begin --model "$CKPT" --low-noise "$CKPT/models_t5_umt5-xxl-enc-bf16.pth"
+refused 3 'the transformer is wanted, this is something else (umT5 text encoder)'
+begin --model "$CKPT" --high-noise "$CKPT/high_noise_model/diffusion_pytorch_model-00001-of-00002.safetensors"
+refused 3 'this is one shard of several; give the index beside it, or the folder'
 finish
