@@ -94,7 +94,7 @@ expect_same before after
 
 # Interrupted rather than killed.
 said=interrupted
-"$TOOL" signal INT 1 'steps 3/30' "$ZOE" generate --resume half --threads 1 --progress plain 2>stderr
+"$TOOL" signal INT 1 'steps 25/30' "$ZOE" generate --resume half --threads 1 --progress plain 2>stderr
 code=$?
 expect_code 130
 expect_no_files h.safetensors
