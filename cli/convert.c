@@ -72,7 +72,10 @@ static int run_request(const convert_request *request)
     zoe_conversion conversion = {.type = types[request->type], .done = show_progress};
     zoe_context_set_log(ctx, on_log, NULL);
     zoe_interrupt_begin(ctx);
-    const zoe_status status = zoe_checkpoint_convert(ctx, request->to, request->from, &conversion);
+    const bool writable = zoe_output_probe(ctx, request->to) == ZOE_OK;
+    const zoe_status status =
+        writable ? zoe_checkpoint_convert(ctx, request->to, request->from, &conversion)
+                 : ZOE_INVALID;
     zoe_interrupt_end();
     zoe_live_line(NULL);
     int code = exit_code_of(status);

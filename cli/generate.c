@@ -28,7 +28,7 @@ static int exit_code_of(zoe_status status, stage at)
                                   : ZOE_EXIT_FAILED;
     case ZOE_MISSING:
     case ZOE_FORMAT: return ZOE_EXIT_INPUT; /* in a run: a file that shrank meanwhile */
-    case ZOE_NONFINITE:
+    case ZOE_NONFINITE: return at == STAGE_OPEN ? ZOE_EXIT_INPUT : ZOE_EXIT_FAILED;
     case ZOE_PEER:
     case ZOE_DEVICE:
     case ZOE_INTERNAL: break;

@@ -122,8 +122,10 @@ void zoe_inspection_print(const zoe_inspection *in, const zoe_inspection_view *v
     if (!single || zoe_inspection_part(in, 0)->content != ZOE_CONTENT_LATENTS)
         zoe_answer_row("for zoe", "%s",
                        !zoe_inspection_supported(in) ? "cannot be used by zoe generate"
-                       : single                      ? "can be used by zoe generate as a part"
-                                                     : "can be used by zoe generate --model");
+                       : single && zoe_inspection_part(in, 0)->content == ZOE_CONTENT_LORA
+                           ? "can be used by zoe generate --lora, with a model that it was made for"
+                       : single ? "can be used by zoe generate as a part"
+                                : "can be used by zoe generate --model");
     zoe_answer_row("sound", "%s",
                    !zoe_inspection_sound(in) ? "no"
                    : all_verified(in)        ? "yes"

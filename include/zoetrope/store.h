@@ -141,6 +141,9 @@ void zoe_lora_close(zoe_lora *lora); /* NULL is fine */
 
 /* The file's tensors under their own names, for zoe_store_fingerprint and the like. */
 const zoe_store *zoe_lora_store(const zoe_lora *lora);
+/* What the LoRA is, in 64 hexadecimal digits and the end: zoe_store_fingerprint of its tensors, and the
+ * factor of each part, which may stand in the file's metadata. */
+zoe_status zoe_lora_digest(zoe_context *ctx, const zoe_lora *lora, char text[65]);
 
 /* The parts, by name; a product goes before a difference of the same tensor. */
 size_t zoe_lora_count(const zoe_lora *lora);

@@ -366,6 +366,7 @@ static zoe_status load(zoe_context *ctx, const zoe_part_info *part)
     case ZOE_CONTENT_WAN_VAE_22: return load_vae(ctx, part);
     case ZOE_CONTENT_UMT5: return load_umt5(ctx, part);
     case ZOE_CONTENT_CLIP: return load_clip(ctx, part);
+    case ZOE_CONTENT_LORA: return ZOE_OK; /* whether it fits, the model tells */
     default: return zoe_fail(ctx, ZOE_UNSUPPORTED, "%s: of no use for a run", part->path);
     }
 }

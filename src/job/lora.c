@@ -67,7 +67,15 @@ static bool is_used(const zoe_job *job, size_t i)
 static zoe_status open_one(zoe_context *ctx, zoe_job *job, size_t i, size_t expert)
 {
     const zoe_job_lora *l = &job->params.loras[i];
-    const double strength = strength_of(&job->params, i, expert);
+    double strength = strength_of(&job->params, i, expert);
+    /* The experts of a pair are none of this model's: whichever strength is given counts. */
+    if (job->parts.transformers == 1 && strength == 0.0)
+        strength = l->low;
+    else if (job->parts.transformers == 1 && l->low != 0.0 && l->low != l->high)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "%s: strengths %g and %g; the model has one transformer, and one number is "
+                        "wanted",
+                        l->path, l->high, l->low);
     if (strength == 0.0)
         return ZOE_OK;
     TRY(zoe_lora_open(ctx, &job->lora[expert][i], l->path, job->expert_store[expert]));
@@ -181,8 +189,7 @@ zoe_status zoe_loras_fingerprint(zoe_context *ctx, zoe_job *job)
     for (size_t i = 0; i < job->params.lora_count; i++)
         for (size_t e = 0; e < ZOE_EXPERTS; e++)
             if (job->lora[e][i] && !job->sources.loras[i][0])
-                TRY(zoe_store_fingerprint(ctx, zoe_lora_store(job->lora[e][i]),
-                                          job->sources.loras[i]));
+                TRY(zoe_lora_digest(ctx, job->lora[e][i], job->sources.loras[i]));
     return ZOE_OK;
 }
 

@@ -27,7 +27,7 @@ static zoe_status mag_check(zoe_context *ctx, const zoe_cache_params *p,
     if (p->ratio_count == 0 || p->ratio_count % lanes(p) != 0)
         return zoe_fail(ctx, ZOE_INVALID,
                         "MagCache: %zu mag_ratios; the model's table is needed, a value for each "
-                        "step%s: a list, the name of a known model, or what `zoe calibrate` finds",
+                        "step%s: mag_ratios=i2v_A14B and its like, or a list (docs/CACHES.md)",
                         p->ratio_count, lanes(p) == 1 ? "" : " and branch");
     if (shape->high_steps > shape->steps)
         return zoe_fail(ctx, ZOE_INVALID, "MagCache: %zu of %zu steps are the high-noise expert's",

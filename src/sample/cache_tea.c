@@ -29,8 +29,8 @@ static zoe_status tea_check(zoe_context *ctx, const zoe_cache_params *p,
 {
     if (p->coefficient_count == 0)
         return zoe_fail(ctx, ZOE_INVALID,
-                        "TeaCache: no coefficients are given; they belong to a model, and "
-                        "`zoe calibrate` finds them");
+                        "TeaCache: no coefficients are given; they belong to a model: "
+                        "coefficients=NAME or a list (docs/CACHES.md)");
     if (p->judge == ZOE_CACHE_JUDGE_NONE || p->judge == ZOE_CACHE_JUDGE_RESIDUAL)
         return zoe_fail(ctx, ZOE_INVALID,
                         "TeaCache can judge by modulated, embedding, projection or hidden");

@@ -1,4 +1,5 @@
 /* LoRA files: from keys to what is added to which tensor of a model. */
+#include "base/digest.h"
 #include "store/lora.h"
 
 #include <stdarg.h>
@@ -448,4 +449,21 @@ zoe_lora_summary zoe_lora_summary_of(const zoe_lora *lora)
 const char *zoe_lora_unmatched(const zoe_lora *lora, size_t i)
 {
     return lora->unmatched[i];
+}
+
+zoe_status zoe_lora_digest(zoe_context *ctx, const zoe_lora *lora, char text[65])
+{
+    zoe_digest *digest;
+    char factor[40];
+    TRY(zoe_store_fingerprint(ctx, lora->store, text));
+    TRY(zoe_digest_new(ctx, &digest));
+    zoe_digest_add_text(digest, text);
+    for (size_t i = 0; i < lora->n; i++) {
+        snprintf(factor, sizeof factor, "%.9g", (double)lora->parts[i].factor);
+        zoe_digest_add_text(digest, lora->parts[i].name);
+        zoe_digest_add_text(digest, factor);
+    }
+    const zoe_status status = zoe_digest_end(ctx, digest, text);
+    zoe_digest_free(digest);
+    return status;
 }

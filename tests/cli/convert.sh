@@ -90,7 +90,7 @@ zoe convert official.safetensors x.gguf --type f16
 expect_code 3
 expect_says 'neither a Wan transformer'
 zoe convert "$HIGH" nowhere/x.gguf --type f16
-expect_code 1
+expect_code 2
 expect_no_files x.gguf x.safetensors x.bin
 expect_no_parts
 

@@ -64,9 +64,18 @@ one --transformer "$TI2V/ckpt" --image "$IMAGE" --lora ti2v.safetensors:0.5 --la
 expect_code 0
 one --transformer only --image "$IMAGE" --latents-out m.safetensors
 expect_near l.safetensors m.safetensors 90
-one --transformer "$TI2V/ckpt" --lora ti2v.safetensors:low=1 --dry-run
+# The only transformer takes whichever strength is given, by the line or by a word in the name; two are too many.
+cp ti2v.safetensors low-poly-style.safetensors
+one --transformer "$TI2V/ckpt" --image "$IMAGE" --lora ti2v.safetensors:low=0.5 --latents-out low.safetensors
 expect_code 0
-expect_says 'its strength is 0'
+zoe compare l.safetensors low.safetensors --min-psnr 1000
+expect_code 0
+one --transformer "$TI2V/ckpt" --image "$IMAGE" --lora low-poly-style.safetensors --dry-run
+expect_code 0
+expect_silent_about 'its strength is 0'
+one --transformer "$TI2V/ckpt" --lora ti2v.safetensors:high=1,low=0.5 --dry-run
+expect_code 2
+expect_says 'the model has one transformer, and one number is wanted'
 
 # By its name for one expert.
 cp lora.safetensors lora_high_noise.safetensors

@@ -298,6 +298,12 @@ static void alpha_of_pefts_configuration(void **state)
     zoe_lora *lora =
         lora_open(c, keys, 2, "{\"transformer.lora_alpha\": 12, \"transformer.r\": 4}");
     assert_true(zoe_lora_at(lora, 0).factor == 3.0f);
+    char three[65], one[65];
+    assert_int_equal(zoe_lora_digest(c->ctx, lora, three), ZOE_OK);
+    zoe_lora_close(lora);
+    lora = lora_open(c, keys, 2, "{\"lora_alpha\": 4}"); /* the same tensors are another LoRA */
+    assert_int_equal(zoe_lora_digest(c->ctx, lora, one), ZOE_OK);
+    assert_string_not_equal(three, one);
     zoe_lora_close(lora);
     lora = lora_open(c, keys, 3, "{\"lora_alpha\": 12}"); /* the layer's own goes before */
     assert_true(zoe_lora_at(lora, 0).factor == 0.25f);
