@@ -303,6 +303,10 @@ void zoe_source_differences(zoe_differences *d, const zoe_record *old, const zoe
                 weights_name(job, i),
                 differ(was->digests[i], is->digests[i]) ? was->digests[i] : was->weights[i],
                 differ(was->digests[i], is->digests[i]) ? is->digests[i] : is->weights[i]);
+    const bool two = was->weights[ZOE_WEIGHTS_LOW][0], two_now = is->weights[ZOE_WEIGHTS_LOW][0];
+    if (was->weights[ZOE_WEIGHTS_HIGH][0] && is->weights[ZOE_WEIGHTS_HIGH][0] && two != two_now)
+        add_difference(d, "the checkpoint was made with %d transformer%s, now there %s",
+                       two ? 2 : 1, two ? "s" : "", two_now ? "are 2" : "is 1");
     for (size_t e = 0; e < ZOE_EXPERTS; e++)
         if (differ(was->settings[e], is->settings[e]))
             add_difference(

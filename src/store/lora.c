@@ -274,6 +274,9 @@ static zoe_status read_peft(reader *r, const char *text)
         const char *field = strncmp(key, "transformer.", 12) == 0 ? key + 12 : key;
         if (strcmp(field, "lora_alpha") == 0 && json_is_number(value))
             r->alpha = json_number_value(value);
+        else if (strcmp(field, "lora_alpha") == 0 && !json_is_null(value))
+            status = zoe_fail(r->ctx, ZOE_FORMAT,
+                              "%s: lora_alpha of its configuration is no number", r->path);
         else if (((strcmp(field, "use_rslora") == 0 || strcmp(field, "use_dora") == 0) &&
                   json_is_true(value)) ||
                  (strcmp(field, "alpha_pattern") == 0 && json_object_size(value) > 0))

@@ -313,6 +313,7 @@ static void alpha_of_pefts_configuration(void **state)
     lora_refused(c, keys, 2, "{\"transformer.alpha_pattern\": {\"proj_out\": 1}}", ZOE_UNSUPPORTED,
                  WORDS("alpha_pattern"));
     lora_refused(c, keys, 2, "{\"lora_alpha\": 1e300}", ZOE_NONFINITE, WORDS("1e+300"));
+    lora_refused(c, keys, 2, "{\"lora_alpha\": \"8\"}", ZOE_FORMAT, WORDS("is no number"));
     lora_refused(c, keys, 2, "{\"lora_alpha\"", ZOE_FORMAT, WORDS("JSON"));
 }
 
