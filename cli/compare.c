@@ -7,10 +7,10 @@
 #include "base/file.h"
 #include "commands.h"
 #include "figures.h"
-#include "interrupt.h"
 #include "latents.h"
 #include "media/media.h"
 #include "message.h"
+#include "session.h"
 
 typedef struct compare_request {
     const char *path[2];
@@ -197,50 +197,25 @@ static zoe_status compare(zoe_context *ctx, double *psnr, const compare_request 
     return zoe_latents_compare(ctx, psnr, &of_latents);
 }
 
-static int exit_code_of(zoe_status status)
-{
-    switch (status) {
-    case ZOE_OK: return ZOE_EXIT_DONE;
-    case ZOE_NOMEM: return ZOE_EXIT_MEMORY;
-    case ZOE_CANCELLED: return ZOE_EXIT_INTERRUPTED;
-    case ZOE_INTERNAL: return ZOE_EXIT_FAILED;
-    default: return ZOE_EXIT_INPUT;
-    }
-}
-
-static void on_log(void *user, zoe_level level, const char *text)
-{
-    (void)user;
-    if (level == ZOE_WARNING)
-        zoe_warn("%s", text);
-}
-
 static int run_request(const compare_request *request)
 {
-    zoe_context *ctx = zoe_context_new((int)request->threads);
-    if (!ctx)
-        return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
     double psnr = 0.0;
-    zoe_context_set_log(ctx, on_log, NULL);
-    zoe_interrupt_begin(ctx);
-    const zoe_status status = compare(ctx, &psnr, request);
-    zoe_interrupt_end();
-    int code = exit_code_of(status);
-    if (zoe_cancelled(ctx))
-        code = zoe_refuse(ZOE_EXIT_INTERRUPTED, zoe_status_name(ZOE_CANCELLED), "interrupted");
-    else if (status != ZOE_OK)
-        code = zoe_refuse(code, zoe_status_name(status), "%s", zoe_context_message(ctx));
-    else if (request->min_psnr >= 0.0 && isnan(psnr))
-        code =
-            zoe_refuse(ZOE_EXIT_FAILED, zoe_status_name(ZOE_INVALID),
-                       "the total PSNR is not defined, as all values of the first one are equal; "
-                       "--min-psnr wants %g",
-                       request->min_psnr);
-    else if (request->min_psnr >= 0.0 && psnr < request->min_psnr)
-        code =
-            zoe_refuse(ZOE_EXIT_FAILED, zoe_status_name(ZOE_INVALID),
-                       "the total PSNR is %.3f dB, --min-psnr wants %g", psnr, request->min_psnr);
-    zoe_context_free(ctx);
+    zoe_context *ctx = zoe_session_begin(request->threads);
+    if (!ctx)
+        return ZOE_EXIT_MEMORY;
+    const int code = zoe_session_end(ctx, compare(ctx, &psnr, request), false);
+    if (code != ZOE_EXIT_DONE)
+        return code;
+    if (request->min_psnr >= 0.0 && isnan(psnr))
+        return zoe_refuse(
+            ZOE_EXIT_FAILED, zoe_status_name(ZOE_INVALID),
+            "the total PSNR is not defined, as all values of the first one are equal; "
+            "--min-psnr wants %g",
+            request->min_psnr);
+    if (request->min_psnr >= 0.0 && psnr < request->min_psnr)
+        return zoe_refuse(ZOE_EXIT_FAILED, zoe_status_name(ZOE_INVALID),
+                          "the total PSNR is %.3f dB, --min-psnr wants %g", psnr,
+                          request->min_psnr);
     return code;
 }
 

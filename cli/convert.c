@@ -4,8 +4,8 @@
 
 #include "base/file.h"
 #include "commands.h"
-#include "interrupt.h"
 #include "message.h"
+#include "session.h"
 #include "store/store.h"
 
 typedef struct convert_request {
@@ -45,53 +45,27 @@ static void show_progress(void *user, size_t bytes, size_t total)
     zoe_live_line(line);
 }
 
-static void on_log(void *user, zoe_level level, const char *text)
-{
-    (void)user;
-    if (level == ZOE_WARNING)
-        zoe_warn("%s", text);
-}
-
-static int exit_code_of(zoe_status status)
-{
-    switch (status) {
-    case ZOE_OK: return ZOE_EXIT_DONE;
-    case ZOE_NOMEM: return ZOE_EXIT_MEMORY;
-    case ZOE_INVALID: return ZOE_EXIT_USAGE;
-    case ZOE_IO:
-    case ZOE_INTERNAL: return ZOE_EXIT_FAILED;
-    default: return ZOE_EXIT_INPUT;
-    }
-}
-
 static int run_request(const convert_request *request)
 {
-    zoe_context *ctx = zoe_context_new((int)request->threads);
-    if (!ctx)
-        return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
     zoe_conversion conversion = {.type = types[request->type], .done = show_progress};
-    zoe_context_set_log(ctx, on_log, NULL);
-    zoe_interrupt_begin(ctx);
-    const bool writable = zoe_output_probe(ctx, request->to) == ZOE_OK;
-    const zoe_status status =
-        writable ? zoe_checkpoint_convert(ctx, request->to, request->from, &conversion)
-                 : ZOE_INVALID;
-    zoe_interrupt_end();
-    zoe_live_line(NULL);
-    int code = exit_code_of(status);
-    if (zoe_cancelled(ctx))
-        code = zoe_refuse(ZOE_EXIT_INTERRUPTED, zoe_status_name(ZOE_CANCELLED), "interrupted");
-    else if (status != ZOE_OK)
-        code = zoe_refuse(code, zoe_status_name(status), "%s", zoe_context_message(ctx));
-    else
-        zoe_note("wrote %s: %zu of %zu tensors are %s now, %.1f MiB of %.1f", request->to,
-                 conversion.converted, conversion.tensors, type_words[request->type],
-                 (double)conversion.out / 0x1p20, (double)conversion.in / 0x1p20);
-    if (code == ZOE_EXIT_DONE && conversion.converted == 0)
+    zoe_context *ctx = zoe_session_begin(request->threads);
+    if (!ctx)
+        return ZOE_EXIT_MEMORY;
+    zoe_status status = zoe_output_probe(ctx, request->to);
+    if (status == ZOE_IO) /* the fault of the line, not of the work */
+        status = ZOE_INVALID;
+    if (status == ZOE_OK)
+        status = zoe_checkpoint_convert(ctx, request->to, request->from, &conversion);
+    const int code = zoe_session_end(ctx, status, true);
+    if (code != ZOE_EXIT_DONE)
+        return code;
+    zoe_note("wrote %s: %zu of %zu tensors are %s now, %.1f MiB of %.1f", request->to,
+             conversion.converted, conversion.tensors, type_words[request->type],
+             (double)conversion.out / 0x1p20, (double)conversion.in / 0x1p20);
+    if (conversion.converted == 0)
         zoe_warn("nothing could become %s: the rows of no matrix are whole blocks of that type; a "
                  "type with smaller blocks, such as q8_0, may do",
                  type_words[request->type]);
-    zoe_context_free(ctx);
     return code;
 }
 

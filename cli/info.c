@@ -9,9 +9,9 @@
 #include "base/file.h"
 #include "commands.h"
 #include "inspection.h"
-#include "interrupt.h"
 #include "media/media.h"
 #include "message.h"
+#include "session.h"
 #include "zoetrope/job.h"
 
 typedef struct request {
@@ -363,32 +363,13 @@ static zoe_status show(zoe_context *ctx, const info_request *request)
 
 /* ---- the command ---- */
 
-static int exit_code_of(zoe_status status)
-{
-    switch (status) {
-    case ZOE_OK: return ZOE_EXIT_DONE;
-    case ZOE_NOMEM: return ZOE_EXIT_MEMORY;
-    case ZOE_INTERNAL: return ZOE_EXIT_FAILED;
-    default: return ZOE_EXIT_INPUT;
-    }
-}
-
 static int run_request(const info_request *request)
 {
-    zoe_context *ctx = zoe_context_new((int)request->threads);
+    zoe_context *ctx = zoe_session_begin(request->threads);
     if (!ctx)
-        return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
-    zoe_interrupt_begin(ctx);
-    const zoe_status status = show(ctx, request);
-    zoe_interrupt_end();
-    int code = exit_code_of(status);
-    fflush(stdout);
-    if (zoe_cancelled(ctx))
-        code = zoe_refuse(ZOE_EXIT_INTERRUPTED, zoe_status_name(ZOE_CANCELLED), "interrupted");
-    else if (status != ZOE_OK)
-        code = zoe_refuse(code, zoe_status_name(status), "%s", zoe_context_message(ctx));
-    zoe_context_free(ctx);
-    return code;
+        return ZOE_EXIT_MEMORY;
+    zoe_context_set_log(ctx, NULL, NULL); /* what is found is the answer */
+    return zoe_session_end(ctx, show(ctx, request), false);
 }
 
 static int run(int argc, char **argv)

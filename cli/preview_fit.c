@@ -3,10 +3,10 @@
 #include <stdio.h>
 
 #include "commands.h"
-#include "interrupt.h"
 #include "job/job.h"
 #include "message.h"
 #include "model/preview.h"
+#include "session.h"
 
 typedef struct request {
     const char *model, *vae, *out;
@@ -165,48 +165,10 @@ done:
     return status;
 }
 
-static int exit_code_of(zoe_status status)
-{
-    switch (status) {
-    case ZOE_OK: return ZOE_EXIT_DONE;
-    case ZOE_NOMEM: return ZOE_EXIT_MEMORY;
-    case ZOE_INVALID: return ZOE_EXIT_USAGE;
-    case ZOE_CANCELLED: return ZOE_EXIT_INTERRUPTED;
-    case ZOE_MISSING:
-    case ZOE_FORMAT:
-    case ZOE_UNSUPPORTED:
-    case ZOE_NONFINITE: return ZOE_EXIT_INPUT;
-    case ZOE_IO:
-    case ZOE_PEER:
-    case ZOE_DEVICE:
-    case ZOE_INTERNAL: break;
-    }
-    return ZOE_EXIT_FAILED;
-}
-
-static void on_log(void *user, zoe_level level, const char *text)
-{
-    (void)user;
-    if (level == ZOE_WARNING)
-        zoe_warn("%s", text);
-}
-
 static int run_fit(const request *r, const zoe_options *found)
 {
-    zoe_context *ctx = zoe_context_new((int)r->threads);
-    if (!ctx)
-        return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
-    zoe_context_set_log(ctx, on_log, NULL);
-    zoe_interrupt_begin(ctx);
-    const zoe_status status = fit_vae(ctx, r, found);
-    zoe_interrupt_end();
-    const char *message = zoe_context_message(ctx);
-    const int code = status == ZOE_OK
-                         ? ZOE_EXIT_DONE
-                         : zoe_refuse(exit_code_of(status), zoe_status_name(status), "%s",
-                                      *message ? message : zoe_status_name(status));
-    zoe_context_free(ctx);
-    return code;
+    zoe_context *ctx = zoe_session_begin(r->threads);
+    return ctx ? zoe_session_end(ctx, fit_vae(ctx, r, found), true) : ZOE_EXIT_MEMORY;
 }
 
 static int refuse(const char *text)

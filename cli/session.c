@@ -1,0 +1,57 @@
+/* See session.h. */
+#include "session.h"
+
+#include <stdio.h>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "message.h"
+
+static void on_log(void *user, zoe_level level, const char *text)
+{
+    (void)user;
+    if (level == ZOE_WARNING)
+        zoe_warn("%s", text);
+}
+
+zoe_context *zoe_session_begin(size_t threads)
+{
+    zoe_context *ctx = zoe_context_new((int)threads);
+    if (!ctx) {
+        zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
+        return NULL;
+    }
+    zoe_context_set_log(ctx, on_log, NULL);
+    zoe_interrupt_begin(ctx);
+    return ctx;
+}
+
+static int exit_code_of(zoe_status status, bool writes)
+{
+    switch (status) {
+    case ZOE_OK: return ZOE_EXIT_DONE;
+    case ZOE_NOMEM: return ZOE_EXIT_MEMORY;
+    case ZOE_CANCELLED: return ZOE_EXIT_INTERRUPTED;
+    case ZOE_INTERNAL: return ZOE_EXIT_FAILED;
+    case ZOE_INVALID: return writes ? ZOE_EXIT_USAGE : ZOE_EXIT_INPUT;
+    case ZOE_IO: return writes ? ZOE_EXIT_FAILED : ZOE_EXIT_INPUT;
+    default: return ZOE_EXIT_INPUT;
+    }
+}
+
+int zoe_session_end(zoe_context *ctx, zoe_status status, bool writes)
+{
+    int code = exit_code_of(status, writes);
+    const char *message = zoe_context_message(ctx);
+    zoe_interrupt_end();
+    zoe_live_line(NULL);
+    fflush(stdout);
+    /* A system call that the signal broke off may be what failed. */
+    if (zoe_cancelled(ctx))
+        code = zoe_refuse(ZOE_EXIT_INTERRUPTED, zoe_status_name(ZOE_CANCELLED), "interrupted");
+    else if (status != ZOE_OK)
+        code = zoe_refuse(code, zoe_status_name(status), "%s",
+                          *message ? message : zoe_status_name(status));
+    zoe_context_free(ctx);
+    return code;
+}
