@@ -31,7 +31,7 @@ static const struct {
     [STAGE_CONDITION] = {"condition", "condition.safetensors", "encodes the picture again"},
     [STAGE_STEP] = {"step", "step.safetensors", "begins its steps anew"},
 };
-static const char request_file[] = "request.json", lock_file[] = "lock";
+static const char request_file[] = ZOE_REQUEST_FILE, lock_file[] = "lock";
 static const char stage_key[] = "zoetrope_checkpoint";
 
 enum { STAGE_FORMAT = 1, STEP_TENSORS = ZOE_SOLVER_HISTORY + 2 };

@@ -28,6 +28,10 @@
 
 #include "job/job.h"
 
+/* The file of a checkpoint folder, and the key of metadata, that hold a record. */
+#define ZOE_REQUEST_FILE "request.json"
+#define ZOE_RECORD_KEY "zoetrope"
+
 enum {
     ZOE_RECORD_FORMAT = 1,
     ZOE_RECORD_BYTES = 1 << 24, /* no record is longer */
