@@ -78,10 +78,8 @@ static void explain_isa(doctor *d)
     const zoe_isa best = zoe_cpu_best(), chosen = zoe_cpu_isa();
     const char *wish = getenv("ZOE_CPU");
     char why[320];
-    if (best + 1 < ZOE_ISA_COUNT && d->machine.lacks[0])
-        snprintf(why, sizeof why, "the cpu lacks %s", d->machine.lacks);
-    else if (best + 1 < ZOE_ISA_COUNT)
-        snprintf(why, sizeof why, "the cpu has no higher one that there are kernels for");
+    if (d->machine.lacks[0])
+        snprintf(why, sizeof why, "for a higher one the cpu lacks %s", d->machine.lacks);
     else
         snprintf(why, sizeof why, "the best that there are kernels for");
     if (!wish)

@@ -38,7 +38,8 @@ static const char *const interesting[] = {
 };
 
 #if defined(__x86_64__)
-static const char *const wanted[] = {"avx2", "fma", "f16c"};
+static const char *const wanted[] = {"avx2",     "fma",      "f16c",    "avx512f",
+                                     "avx512bw", "avx512dq", "avx512vl"};
 enum { WANTED = sizeof wanted / sizeof wanted[0] };
 #endif
 

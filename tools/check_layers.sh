@@ -29,6 +29,7 @@ for room in "${rooms[@]}"; do
     here=$(level_of "$room")
     while IFS=: read -r file line include; do
         case "$include" in
+        zoetrope/op/*) there=$(level_of kernel) ;;
         zoetrope/*) there=$(level_of "$(room_of_public "$(basename "$include" .h)")") ;;
         */*) there=$(level_of "${include%%/*}") ;;
         *) continue ;;

@@ -117,13 +117,28 @@ int zoe_cpu_quota(const char *root);
 
 /* ---- cpu ---- */
 
-typedef enum zoe_isa { ZOE_ISA_C = 0, ZOE_ISA_AVX2, ZOE_ISA_COUNT } zoe_isa;
+/* Instruction sets that there are kernels for. AVX2 includes FMA and F16C; AVX512 is F, BW, DQ and VL on
+ * top of AVX2; NEON is that of aarch64. */
+typedef enum zoe_isa {
+    ZOE_ISA_C = 0,
+    ZOE_ISA_AVX2,
+    ZOE_ISA_AVX512,
+    ZOE_ISA_NEON,
+    ZOE_ISA_COUNT
+} zoe_isa;
 
-/* The best instruction set that there are kernels for and that this cpu runs (AVX2 includes FMA and F16C), lowered by
- * ZOE_CPU=c|avx2. */
-zoe_isa zoe_cpu_isa(void);
-/* The same without ZOE_CPU. */
+/* Does this cpu run it? */
+bool zoe_cpu_has(zoe_isa isa);
+/* The last one that this cpu runs. */
 zoe_isa zoe_cpu_best(void);
+/* The same, or the lower one that ZOE_CPU=c|avx2|avx512|neon names. */
+zoe_isa zoe_cpu_isa(void);
+/* Instructions beyond AVX512 that this cpu has; guests of that rung ask for them one by one. */
+typedef struct zoe_cpu_extras {
+    bool vnni; /* AVX512_VNNI: products of bytes summed in 32 bits */
+    bool bf16; /* AVX512_BF16 */
+} zoe_cpu_extras;
+zoe_cpu_extras zoe_cpu_extras_get(void);
 const char *zoe_isa_name(zoe_isa isa);
 
 /* ---- element types ---- */

@@ -8,7 +8,7 @@
 
 const char *zoe_isa_name(zoe_isa isa)
 {
-    static const char *const names[ZOE_ISA_COUNT] = {"c", "avx2"};
+    static const char *const names[ZOE_ISA_COUNT] = {"c", "avx2", "avx512", "neon"};
     return (unsigned)isa < ZOE_ISA_COUNT ? names[isa] : "unknown";
 }
 
@@ -21,25 +21,47 @@ static bool has_f16c(void)
 }
 #endif
 
+bool zoe_cpu_has(zoe_isa isa)
+{
+    switch (isa) {
+    case ZOE_ISA_C: return true;
+#if defined(__x86_64__)
+    case ZOE_ISA_AVX2:
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+    case ZOE_ISA_AVX512:
+        return zoe_cpu_has(ZOE_ISA_AVX2) && __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl");
+#elif defined(__aarch64__)
+    case ZOE_ISA_NEON: return true;
+#endif
+    default: return false;
+    }
+}
+
+zoe_cpu_extras zoe_cpu_extras_get(void)
+{
+    zoe_cpu_extras extras = {.vnni = false};
+#if defined(__x86_64__)
+    extras.vnni = __builtin_cpu_supports("avx512vnni");
+    extras.bf16 = __builtin_cpu_supports("avx512bf16");
+#endif
+    return extras;
+}
+
 zoe_isa zoe_cpu_best(void)
 {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
-        return ZOE_ISA_AVX2;
+    for (int isa = ZOE_ISA_COUNT - 1; isa > ZOE_ISA_C; isa--)
+        if (zoe_cpu_has((zoe_isa)isa))
+            return (zoe_isa)isa;
     return ZOE_ISA_C;
-#else
-    return ZOE_ISA_C;
-#endif
 }
 
 zoe_isa zoe_cpu_isa(void)
 {
-    const zoe_isa found = zoe_cpu_best();
     const char *wish = getenv("ZOE_CPU");
-    if (wish)
-        for (int isa = 0; isa < (int)found; isa++)
-            if (strcmp(wish, zoe_isa_name((zoe_isa)isa)) == 0)
-                return (zoe_isa)isa;
-    return found;
+    for (int isa = 0; wish && isa < ZOE_ISA_COUNT; isa++)
+        if (strcmp(wish, zoe_isa_name((zoe_isa)isa)) == 0 && zoe_cpu_has((zoe_isa)isa))
+            return (zoe_isa)isa;
+    return zoe_cpu_best();
 }

@@ -25,14 +25,21 @@ static void fill_avx2(zoe_kernels *k)
     zoe_kernels_fill_softmax_avx2(k);
     zoe_kernels_fill_conv_avx2(k);
 }
+
+static void fill_avx512(zoe_kernels *k)
+{
+    (void)k;
+}
 #endif
 
 void zoe_kernels_fill(zoe_kernels *k, zoe_isa isa)
 {
     fill_c(k);
 #if defined(__x86_64__)
-    if (isa >= ZOE_ISA_AVX2)
+    if (isa == ZOE_ISA_AVX2 || isa == ZOE_ISA_AVX512)
         fill_avx2(k);
+    if (isa == ZOE_ISA_AVX512)
+        fill_avx512(k);
 #endif
 }
 

@@ -123,7 +123,9 @@ static void isa_can_be_lowered(void **state)
     setenv("ZOE_CPU", "c", 1);
     assert_int_equal(zoe_cpu_isa(), ZOE_ISA_C);
     setenv("ZOE_CPU", "avx2", 1);
-    assert_int_equal(zoe_cpu_isa(), best); /* never raised */
+    assert_int_equal(zoe_cpu_isa(), zoe_cpu_has(ZOE_ISA_AVX2) ? ZOE_ISA_AVX2 : best);
+    setenv("ZOE_CPU", zoe_cpu_has(ZOE_ISA_NEON) ? "avx512" : "neon", 1);
+    assert_int_equal(zoe_cpu_isa(), best); /* no instruction set of another cpu */
     setenv("ZOE_CPU", "nonsense", 1);
     assert_int_equal(zoe_cpu_isa(), best);
     if (old)
@@ -132,6 +134,8 @@ static void isa_can_be_lowered(void **state)
         unsetenv("ZOE_CPU");
     assert_string_equal(zoe_isa_name(ZOE_ISA_C), "c");
     assert_string_equal(zoe_isa_name(ZOE_ISA_AVX2), "avx2");
+    assert_string_equal(zoe_isa_name(ZOE_ISA_AVX512), "avx512");
+    assert_string_equal(zoe_isa_name(ZOE_ISA_NEON), "neon");
     assert_string_equal(zoe_isa_name(ZOE_ISA_COUNT), "unknown");
 }
 

@@ -435,7 +435,9 @@ static void check_scale(const char *name, zoe_kernel_scale *c, zoe_kernel_scale 
         seen = c.name;                                                                             \
         assert_true(seen != NULL);                                                                 \
         check_##family(#name, c.name, c.name, tolerance);                                          \
-        for (int isa = ZOE_ISA_C + 1; isa <= (int)zoe_cpu_isa(); isa++) {                          \
+        for (int isa = ZOE_ISA_C + 1; isa < ZOE_ISA_COUNT; isa++) {                                \
+            if (!zoe_cpu_has((zoe_isa)isa))                                                        \
+                continue;                                                                          \
             zoe_kernels_fill(&guests, (zoe_isa)isa);                                               \
             if (guests.name != seen)                                                               \
                 check_##family(#name, c.name, guests.name, tolerance);                             \
@@ -451,7 +453,9 @@ static void exponential_within_two_ulps(void **unused)
 {
     (void)unused;
     zoe_kernels k;
-    for (int isa = ZOE_ISA_C; isa <= (int)zoe_cpu_isa(); isa++) {
+    for (int isa = ZOE_ISA_C; isa < ZOE_ISA_COUNT; isa++) {
+        if (!zoe_cpu_has((zoe_isa)isa))
+            continue;
         zoe_kernels_fill(&k, (zoe_isa)isa);
         for (size_t step = 0; step < 40000; step++) {
             float x[16], y[16], max = 0.0f, sum = 0.0f;
