@@ -47,10 +47,13 @@ typedef struct zoe_command {
 } zoe_command;
 
 extern const zoe_command zoe_generate_command;
+extern const zoe_command zoe_sweep_command;
+extern const zoe_command zoe_calibrate_command;
 extern const zoe_command zoe_compare_command;
 extern const zoe_command zoe_info_command;
 extern const zoe_command zoe_convert_command;
 extern const zoe_command zoe_doctor_command;
+extern const zoe_command zoe_bench_command;
 extern const zoe_command zoe_preview_fit_command;
 extern const zoe_command zoe_version_command;
 extern const zoe_command zoe_completion_command;

@@ -5,6 +5,7 @@
 #include "interrupt.h"
 #include "log.h"
 #include "message.h"
+#include "page.h"
 #include "picture_terminal.h"
 #include "report.h"
 #include "request.h"
@@ -50,6 +51,7 @@ static int failed(const zoe_context *ctx, zoe_status status, stage at)
 typedef struct view {
     const zoe_request *request;
     zoe_progress progress;
+    zoe_page *page; /* NULL: no report is wanted */
     zoe_terminal_kind terminal;
     bool kept;        /* the checkpoint holds something */
     bool new_preview; /* made in this step, to be told at its end, when its file is there */
@@ -70,6 +72,8 @@ static void on_log(void *user, zoe_level level, const char *text)
 static void on_progress(void *user, zoe_phase phase, size_t done, size_t total)
 {
     view *v = user;
+    if (v->page && !(v->progress.running && v->progress.phase == phase))
+        zoe_page_phase(v->page, phase);
     zoe_progress_update(&v->progress, phase, done, total);
     if (v->new_preview && v->request->job.preview)
         zoe_report_preview(&v->request->job, v->step, v->width, v->height);
@@ -89,6 +93,21 @@ static void on_preview(void *user, size_t step, const unsigned char *rgb, size_t
     v->step = step;
     v->width = width;
     v->height = height;
+}
+
+static void on_step(void *user, const zoe_job_step *step)
+{
+    const view *v = user;
+    if (v->page)
+        zoe_page_step(v->page, step);
+}
+
+static void on_frame(void *user, size_t frame, const unsigned char *rgb, size_t width,
+                     size_t height)
+{
+    const view *v = user;
+    if (v->page)
+        zoe_page_see(v->page, frame, rgb, width, height);
 }
 
 /* Pictures in the terminal if asked for; programs are told of every new preview file. */
@@ -115,6 +134,21 @@ static int failed_run(const zoe_context *ctx, zoe_status status, const view *v)
     return failed(ctx, status, STAGE_RUN);
 }
 
+/* The page of --report; a run that failed has nothing to lose by it. */
+static int write_page(const zoe_context *ctx, zoe_status status, const view *v, double seconds)
+{
+    const zoe_page_end end = {status, zoe_context_message(ctx), seconds, &v->progress};
+    const zoe_status written = v->page ? zoe_page_write(v->page, &end) : ZOE_OK;
+    if (written == ZOE_OK)
+        return ZOE_EXIT_DONE;
+    const char *message = zoe_context_message(v->page->ctx);
+    if (status == ZOE_OK)
+        return zoe_refuse(written == ZOE_NOMEM ? ZOE_EXIT_MEMORY : ZOE_EXIT_FAILED,
+                          zoe_status_name(written), "%s; the other outputs are complete", message);
+    zoe_warn("no report: %s", message);
+    return ZOE_EXIT_DONE;
+}
+
 static int run_job(zoe_context *ctx, zoe_job *job, view *v)
 {
     const zoe_request *request = v->request;
@@ -128,11 +162,16 @@ static int run_job(zoe_context *ctx, zoe_job *job, view *v)
                     request->dry_run || request->progress != ZOE_PROGRESS_NONE);
     if (request->dry_run)
         return ZOE_EXIT_DONE;
+    if (request->job.report && !(v->page = zoe_page_new(ctx, &request->job, job)))
+        return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
     zoe_progress_begin(&v->progress, (zoe_progress_style)request->progress);
     status = zoe_job_run(ctx, job);
     const double seconds = zoe_progress_end(&v->progress, status == ZOE_OK);
+    const int written = write_page(ctx, zoe_cancelled(ctx) ? ZOE_CANCELLED : status, v, seconds);
     if (status != ZOE_OK)
         return failed_run(ctx, status, v);
+    if (written != ZOE_EXIT_DONE)
+        return written;
     zoe_report_done(&request->job, plan, &v->progress, seconds, zoe_job_cache_outcome(job));
     return ZOE_EXIT_DONE;
 }
@@ -143,11 +182,16 @@ static int generate(zoe_context *ctx, zoe_request *request)
     zoe_job *job;
     request->job.progress = on_progress;
     request->job.user = &v;
+    if (request->job.report) {
+        request->job.step_done = on_step;
+        request->job.frame = on_frame;
+    }
     watch_preview(&v, request);
     const zoe_status status = zoe_job_new(ctx, &job, &request->job);
     if (status != ZOE_OK)
         return failed(ctx, status, STAGE_NEW);
     const int code = run_job(ctx, job, &v);
+    zoe_page_free(v.page);
     zoe_job_free(job);
     return code;
 }
@@ -161,7 +205,7 @@ static int run_request(zoe_request *request, int argc, char **argv)
     zoe_interrupt_begin(ctx);
     int code = zoe_request_complete(ctx, request, argc, argv);
     if (code == ZOE_EXIT_DONE)
-        code = generate(ctx, request);
+        code = request->dump_config ? zoe_request_dump(request) : generate(ctx, request);
     zoe_interrupt_end();
     zoe_context_free(ctx);
     return code;

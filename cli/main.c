@@ -34,10 +34,13 @@ static const zoe_command help_command = {
 /* clang-format off */
 const zoe_command *const zoe_commands[] = {
     &zoe_generate_command,
+    &zoe_sweep_command,
+    &zoe_calibrate_command,
     &zoe_compare_command,
     &zoe_info_command,
     &zoe_convert_command,
     &zoe_doctor_command,
+    &zoe_bench_command,
     &zoe_preview_fit_command,
     &zoe_version_command,
     &zoe_completion_command,

@@ -273,9 +273,9 @@ static const item progress_items[] = {
               "low_skipped, steps of each expert in this run; smallest_distance, median_distance,\n"
               "largest_distance of what it measured, null if it measured nothing.\n"},
     {"done",
-     "The last line of a run that succeeded. out, frames_out, latents_out, null if not asked for;\n"
-     "width, height, frames, seed; seconds; text_seconds, encode_seconds, steps_seconds,\n"
-     "decode_seconds.\n"},
+     "The last line of a run that succeeded. out, frames_out, latents_out, report, null if not\n"
+     "asked for; width, height, frames, seed; seconds; text_seconds, encode_seconds,\n"
+     "steps_seconds, decode_seconds.\n"},
     {"error", "The last line of a run that failed. code, such as MISSING; exit, the exit status; "
               "message.\n"},
     {NULL, NULL},
@@ -291,6 +291,7 @@ static const item files[] = {
 
 static const item environment[] = {
     {"ZOE_CPU", "c, avx2 or avx512: use no instruction set beyond this.\n"},
+    {"ZOE_PYTHON", "The python that zoe bench --compare torch runs; else python3.\n"},
     {"TERM", "A terminal called dumb, or none at all, gets plain lines.\n"},
     {NULL, NULL},
 };

@@ -350,6 +350,11 @@ static size_t name_distance(const char *name, const char *text, size_t length)
     return row[width];
 }
 
+size_t zoe_name_distance(const char *name, const char *text)
+{
+    return name_distance(name, text, strlen(text));
+}
+
 static bool unknown_name(parser *p, const char *shown, const char *text, size_t length)
 {
     const zoe_option *best = NULL;
@@ -382,6 +387,16 @@ static bool takes_value(const zoe_option *row)
            (row->type != ZOE_OPTION_MUTE || row->value);
 }
 
+static bool store_flag(parser *p, const zoe_option *row, const char *shown, const char *value)
+{
+    const bool flag = row->type == ZOE_OPTION_FLAG, yes = !value || strcmp(value, "true") == 0;
+    if (value && !(flag && (yes || strcmp(value, "false") == 0)))
+        return mistake(p, "%s=%s: this option takes no value", shown, value);
+    if (flag)
+        memcpy(p->target + row->at, &yes, sizeof yes);
+    return true;
+}
+
 /* One option: shown is its name with dashes, value what was joined to it or NULL, next the
  * following argument or NULL. *used: next was taken. */
 static bool parse_option(parser *p, size_t index, const char *shown, const char *value,
@@ -396,14 +411,8 @@ static bool parse_option(parser *p, size_t index, const char *shown, const char 
     }
     if (row->type == ZOE_OPTION_REFUSE)
         return mistake(p, "%s: %s", shown, row->help);
-    if (!takes_value(row)) {
-        if (value)
-            return mistake(p, "%s=%s: this option takes no value", shown, value);
-        const bool yes = true;
-        if (row->type == ZOE_OPTION_FLAG)
-            memcpy(p->target + row->at, &yes, sizeof yes);
-        return true;
-    }
+    if (!takes_value(row))
+        return store_flag(p, row, shown, value);
     if (!value) {
         const char *label = row->value ? row->value : "VALUE";
         if (!next)
@@ -469,4 +478,23 @@ bool zoe_options_parse(zoe_options *found, void *target, const zoe_option *rows,
         i += used;
     }
     return true;
+}
+
+size_t zoe_options_find(const zoe_option *rows, size_t n, const char *name)
+{
+    return find_name(rows, n, name, strlen(name));
+}
+
+bool zoe_options_give(zoe_options *found, void *target, const zoe_option *rows, size_t n,
+                      const char *name, const char *shown, const char *value)
+{
+    parser p = {found, target, rows, n, NULL};
+    bool used = false;
+    const size_t index = find_name(rows, n, name, strlen(name));
+    if (index == n)
+        return mistake(&p, "%s is no option", shown);
+    const zoe_option *row = &rows[index];
+    if (row->type == ZOE_OPTION_MUTE && !row->value)
+        value = NULL;
+    return parse_option(&p, index, shown, value, NULL, &used);
 }

@@ -11,7 +11,7 @@
 
 typedef enum zoe_option_type {
     ZOE_OPTION_GROUP, /* no option: a heading of the help text */
-    ZOE_OPTION_FLAG,  /* bool, no value */
+    ZOE_OPTION_FLAG,  /* bool, no value; but --name=false takes back what a file has set */
     ZOE_OPTION_TEXT,  /* const char * */
     ZOE_OPTION_LIST,  /* high const char *, one a mention, and in at2 a size_t: their number */
     ZOE_OPTION_COUNT, /* size_t, low..high */
@@ -57,6 +57,17 @@ typedef struct zoe_options {
  * "help". false: see found->mistake. */
 bool zoe_options_parse(zoe_options *found, void *target, const zoe_option *rows, size_t n, int argc,
                        char **argv, int first, const char *command);
+
+/* Row of an option's name, n if there is none. */
+size_t zoe_options_find(const zoe_option *rows, size_t n, const char *name);
+/* One option more, as if `--name=value` had stood on the line; of a flag, value is "true" or "false",
+ * and of a name without a value it is not looked at. shown: how messages call it. *found is that of a
+ * line before, or zeroed. false: see found->mistake. */
+bool zoe_options_give(zoe_options *found, void *target, const zoe_option *rows, size_t n,
+                      const char *name, const char *shown, const char *value);
+/* How many letters are wrong (Levenshtein's distance); '-' and '_' are the same letter. At least 40:
+ * far away. */
+size_t zoe_name_distance(const char *name, const char *text);
 
 /* Bytes from a text: a number, also with a fraction, and a unit in letters of either size: none or B
  * for bytes; K, M, G, T or KiB, MiB, GiB, TiB for powers of 1024; KB, MB, GB, TB for powers of 1000.

@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "markup.h"
 #include "media/media.h"
 #include "message.h"
 
@@ -103,20 +104,6 @@ static area find_area(size_t width, size_t height)
 
 /* ---- kitty and iTerm: a PNG in base64 ---- */
 
-/* Writes n bytes as base64; n is a multiple of 3 for all pieces of a text but the last. */
-static void put_base64(const unsigned char *bytes, size_t n)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < n; i += 3) {
-        const unsigned b1 = i + 1 < n ? bytes[i + 1] : 0, b2 = i + 2 < n ? bytes[i + 2] : 0;
-        const unsigned v = (unsigned)bytes[i] << 16 | b1 << 8 | b2;
-        fputc(digits[v >> 18], stderr);
-        fputc(digits[v >> 12 & 63], stderr);
-        fputc(i + 1 < n ? digits[v >> 6 & 63] : '=', stderr);
-        fputc(i + 2 < n ? digits[v & 63] : '=', stderr);
-    }
-}
-
 /* One image number for the process: sending it anew replaces the picture. q=2: no answers, which
  * would be read as keys. C=1: the cursor stays. At most 4096 letters a piece. */
 static void put_kitty(const unsigned char *png, size_t size, area a)
@@ -129,7 +116,7 @@ static void put_kitty(const unsigned char *png, size_t size, area a)
         const size_t left = size - at;
         if (at > 0)
             fprintf(stderr, "\033_Gm=%d;", left > PIECE);
-        put_base64(png + at, left < PIECE ? left : PIECE);
+        zoe_markup_base64(stderr, png + at, left < PIECE ? left : PIECE);
         fputs("\033\\", stderr);
     }
 }
@@ -139,7 +126,7 @@ static void put_iterm(const unsigned char *png, size_t size, area a)
     fprintf(stderr,
             "\033]1337;File=inline=1;size=%zu;width=%zu;height=%zu;preserveAspectRatio=1:", size,
             a.columns, a.rows);
-    put_base64(png, size);
+    zoe_markup_base64(stderr, png, size);
     fputc('\a', stderr);
 }
 

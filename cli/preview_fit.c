@@ -53,7 +53,7 @@ static zoe_status read_still(void *user, float *frame, size_t index)
 }
 
 /* frame [H, W, 3] and its latents. */
-static zoe_status add_frame(zoe_context *ctx, zoe_projection_fit *fit, const zoe_vae *vae,
+static zoe_status add_frame(zoe_context *ctx, zoe_projection_fit *fit, zoe_vae *vae,
                             const float *frame, size_t H, size_t W)
 {
     const size_t stride = zoe_vae_stride(vae), h = H / stride, w = W / stride;
@@ -73,7 +73,7 @@ done:
     return status;
 }
 
-static zoe_status add_picture(zoe_context *ctx, zoe_projection_fit *fit, const zoe_vae *vae,
+static zoe_status add_picture(zoe_context *ctx, zoe_projection_fit *fit, zoe_vae *vae,
                               const char *path, size_t most_area)
 {
     zoe_picture picture;
@@ -100,7 +100,7 @@ done:
     return status;
 }
 
-static zoe_status fit_pictures(zoe_context *ctx, const request *r, const zoe_vae *vae,
+static zoe_status fit_pictures(zoe_context *ctx, const request *r, zoe_vae *vae,
                                const zoe_options *found)
 {
     zoe_projection_fit *fit;

@@ -27,6 +27,7 @@ static void take_settings(zoe_request *request)
     request->job = *zoe_record_params(request->record);
     request->solver = (int)request->job.solver;
     request->dtype = request->job.bf16;
+    request->compute = request->job.int8;
 }
 
 /* ---- --from: names without folders ---- */

@@ -156,12 +156,14 @@ void zoe_report_plan(const zoe_job_params *params, const zoe_plan *plan, int thr
 /* "clip.mp4, frames/ and clip.safetensors"; as much of it as fits. */
 static void list_outputs(char *list, size_t room, const zoe_job_params *params)
 {
-    const char *const names[] = {params->out, params->frames_out, params->latents_out};
+    const char *const names[] = {params->out, params->frames_out, params->latents_out,
+                                 params->report};
+    enum { NAMES = sizeof names / sizeof names[0] };
     size_t count = 0, written = 0, used = 0;
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < NAMES; i++)
         count += names[i] != NULL;
     list[0] = '\0';
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < NAMES; i++) {
         if (!names[i] || used >= room)
             continue;
         const char *name =
@@ -170,6 +172,7 @@ static void list_outputs(char *list, size_t room, const zoe_job_params *params)
         const int n = snprintf(list + used, room - used, "%s%s%s", joint, name,
                                i == 1   ? " (PNG)"
                                : i == 2 ? " (latents)"
+                               : i == 3 ? " (report)"
                                         : "");
         used += n > 0 ? (size_t)n : 0;
         written++;
@@ -218,6 +221,7 @@ static void done_json(const zoe_job_params *params, const zoe_plan *plan,
     zoe_json_text("out", params->out);
     zoe_json_text("frames_out", params->frames_out);
     zoe_json_text("latents_out", params->latents_out);
+    zoe_json_text("report", params->report);
     zoe_json_size("width", plan->width);
     zoe_json_size("height", plan->height);
     zoe_json_size("frames", plan->frames);

@@ -1,4 +1,5 @@
-/* The request of `zoe generate`, from the command line and, with --resume and --from, a record. */
+/* The request of `zoe generate`, from the command line, the file of --config and, with --resume and
+ * --from, a record. */
 #include "request.h"
 
 #include <stdio.h>
@@ -78,8 +79,10 @@ static int check_paths(const zoe_request *request)
         {"--frames-out", p->frames_out},
         {"--latents-out", p->latents_out},
         {"--checkpoint", p->checkpoint},
+        {"--report", p->report},
         {"--preview", p->preview},
         {"--preview-factors", p->preview_factors},
+        {"--config", request->config},
         {"--resume", request->resume},
         {"--from", request->from},
         {"--log", request->log},
@@ -135,12 +138,13 @@ static int check_inputs(const zoe_request *request)
 
 /* ---- what the model says ---- */
 
-/* The line on top of what is already in the request. */
+/* The line on top of what is already in the request, and the file of --config for what it leaves. */
 static bool read_line(zoe_request *request, int argc, char **argv)
 {
     const zoe_command *command = &zoe_generate_command;
     return zoe_options_parse(&request->found, request, command->rows, command->n_rows, argc, argv,
-                             1, "zoe generate");
+                             1, "zoe generate") &&
+           zoe_config_apply(&request->file, &request->found, request);
 }
 
 /* The word that --task has, NULL if it is not given. */
@@ -194,9 +198,17 @@ static int suit_model(zoe_request *request, int argc, char **argv)
     const zoe_status status =
         trial ? zoe_job_params_suit(trial, &suited, zoe_request_gave(request, "size"), &model)
               : ZOE_NOMEM;
-    zoe_context_free(trial);
-    if (status == ZOE_NOMEM)
+    if (status == ZOE_NOMEM) {
+        zoe_context_free(trial);
         return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
+    }
+    const int dumps =
+        request->dump_config && !request->record && status != ZOE_OK
+            ? zoe_refuse(ZOE_EXIT_INPUT, zoe_status_name(status), "%s", zoe_context_message(trial))
+            : ZOE_EXIT_DONE;
+    zoe_context_free(trial);
+    if (dumps != ZOE_EXIT_DONE)
+        return dumps;
     if (status != ZOE_OK)
         return request->resume && !request->record && !request->job.image ? refuse_resume(request)
                                                                           : ZOE_EXIT_DONE;
@@ -211,6 +223,8 @@ static int suit_model(zoe_request *request, int argc, char **argv)
 static int choose_output(zoe_request *request)
 {
     zoe_job_params *p = &request->job;
+    if (request->no_output || request->dump_config) /* the run that comes of it chooses */
+        return ZOE_EXIT_DONE;
     if (!p->out && !p->frames_out && !p->latents_out) {
         if (!request->dry_run && zoe_file_exists(default_out))
             return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
@@ -278,9 +292,10 @@ static int mend_prompts(zoe_request *request)
 static int check_log(const zoe_request *request)
 {
     const zoe_job_params *p = &request->job;
-    const char *const others[] = {p->image,      p->out,        p->latents_out,
-                                  p->preview,    p->last_image, p->preview_factors,
-                                  request->from, p->tokenizer,  request->found.operand[0]};
+    const char *const others[] = {
+        p->image,           p->out,    p->latents_out, p->preview,   p->last_image,
+        p->preview_factors, p->report, request->from,  p->tokenizer, request->found.operand[0],
+        request->config};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (zoe_log_is_file(others[i])) {
             zoe_log_close(true);
@@ -303,6 +318,7 @@ static int check_log(const zoe_request *request)
 void zoe_request_free(zoe_request *request)
 {
     zoe_record_free(request->record);
+    zoe_config_free(&request->file);
     zoe_free(request->image);
     zoe_free(request->last_image);
     free(request->mended[0]);
@@ -325,6 +341,19 @@ static bool asks_for_json(int argc, char **argv)
     return json;
 }
 
+/* The file of --config, and the request once more with it. */
+static int read_config(zoe_request *request, int argc, char **argv)
+{
+    const int code = zoe_config_read(&request->file, request->config);
+    if (code != ZOE_EXIT_DONE)
+        return code;
+    if (!read_line(request, argc, argv))
+        return refuse(request->found.mistake);
+    if (request->progress == ZOE_PROGRESS_JSON && !zoe_message_is_json())
+        zoe_message_use_json();
+    return check_paths(request);
+}
+
 int zoe_request_parse(zoe_request *request, int argc, char **argv)
 {
     *request = (zoe_request){0};
@@ -337,6 +366,8 @@ int zoe_request_parse(zoe_request *request, int argc, char **argv)
     if (request->help)
         return ZOE_EXIT_DONE;
     int code = check_paths(request);
+    if (code == ZOE_EXIT_DONE && request->config)
+        code = read_config(request, argc, argv);
     if (code == ZOE_EXIT_DONE && request->log) {
         code = zoe_log_open(request->log);
         if (code == ZOE_EXIT_DONE)
@@ -373,8 +404,12 @@ int zoe_request_complete(zoe_context *ctx, zoe_request *request, int argc, char 
         code = mend_prompts(request);
     request->job.solver = (zoe_solver_kind)request->solver;
     request->job.bf16 = request->dtype == 1;
+    request->job.int8 = request->compute == 1;
     for (size_t i = 0; i < command->n_rows && code == ZOE_EXIT_DONE; i++)
         if (request->found.given[i] && command->rows[i].type == ZOE_OPTION_MUTE)
             zoe_note("--%s changes nothing: %s", command->rows[i].name, command->rows[i].help);
+    if (code == ZOE_EXIT_DONE && *request->file.idle)
+        zoe_note("%s: passed over, as nothing here depends on it: %s", request->config,
+                 request->file.idle);
     return code;
 }

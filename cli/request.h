@@ -2,20 +2,23 @@
 #ifndef ZOE_REQUEST_H
 #define ZOE_REQUEST_H
 
+#include "config.h"
 #include "options.h"
 #include "progress.h"
 #include "zoetrope/job.h"
 
 typedef struct zoe_request {
     zoe_job_params job;
-    int solver, dtype, progress, show_preview, task; /* indices of words */
-    size_t threads;                                  /* 0: as many as the machine offers */
-    const char *resume, *from, *log;
+    int solver, dtype, compute, progress, show_preview, task; /* indices of words */
+    size_t threads;                                           /* 0: as many as the machine offers */
+    const char *config, *resume, *from, *log;
     const char *lora[ZOE_JOB_LORAS]; /* as they were given */
     size_t loras;
-    bool help, dry_run, verbose;
+    bool help, dry_run, dump_config, verbose;
+    bool no_output; /* set by commands that only look at the frames */
 
-    zoe_options found;  /* what was on the line */
+    zoe_options found;  /* what was on the line, or else in the file of --config */
+    zoe_config file;    /* of --config */
     zoe_record *record; /* of --resume or --from, NULL if there is none */
     char *image;        /* where the picture of a record was found */
     char *last_image;   /* the same of the last one */
@@ -31,11 +34,14 @@ int zoe_request_parse(zoe_request *request, int argc, char **argv);
 int zoe_request_complete(zoe_context *ctx, zoe_request *request, int argc, char **argv);
 void zoe_request_free(zoe_request *request);
 
-/* Was the option on the line, by this or another name? */
+/* Was the option on the line or in the file of --config, by this or another name? */
 bool zoe_request_gave(const zoe_request *request, const char *option);
 /* Reads the record that --resume or --from names and makes the request what it tells, as far as
  * nothing else is given. Returns as above. No checkpoint under --resume: nothing changes. */
 int zoe_request_recall(zoe_context *ctx, zoe_request *request);
+
+/* Prints a complete request to standard output as a file for --config. Returns as above. */
+int zoe_request_dump(const zoe_request *request);
 
 /* Runs `zoe generate`. */
 int zoe_generate_main(int argc, char **argv);

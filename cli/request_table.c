@@ -7,6 +7,7 @@ static const char *const solver_words[] = {"unipc", "dpm++", "euler", NULL};
 static const char *const progress_words[] = {"auto", "plain", "json", "none", NULL};
 static const char *const preview_words[] = {"none", "kitty", "iterm", "sixel", "auto", NULL};
 static const char *const dtype_words[] = {"f32", "bf16", NULL};
+static const char *const compute_words[] = {"float", "int8", NULL};
 static const char *const task_words[] = {"i2v-A14B", "t2v-A14B", "ti2v-5B",   "t2v-1.3B",
                                          "t2v-14B",  "i2v-14B",  "flf2v-14B", NULL};
 static const char *const bool_words[] = {"True", "False", "yes", "no", "t", "f",
@@ -81,6 +82,17 @@ static const zoe_option rows[] = {
      .help = "what shall not be seen [the model's own, in Chinese]"},
     {ZOE_OPTION_FLAG, "no-rotate", AT(job.keep_orientation),
      .help = "ignore the picture's EXIF orientation, as the official\nprogram does"},
+    {ZOE_OPTION_TEXT, "config", AT(config), .value = "FILE",
+     .help = "settings of the run in YAML, as --dump-config writes them or\n"
+             "as cann-recipes-infer has them; other options change them",
+     .more = "Options stand in the file under zoe: by their names. Launch files of "
+             "cann-recipes-infer are read as they are (model_args, dit_cache, world_size and so on); "
+             "what asks for something that this program cannot do is refused, and what means nothing "
+             "here is named once. What the command line gives counts, wherever it stands. Paths in the "
+             "file start from the current folder. docs/CONFIG.md has all keys."},
+    {ZOE_OPTION_FLAG, "dump-config", AT(dump_config),
+     .help = "print all settings, also those not given, as a file for\n"
+             "--config, and do nothing else"},
     {ZOE_OPTION_TEXT, "from", AT(from), .value = "FILE",
      .help = "repeat the run that is noted in a video, PNG or latents\n"
              "file of zoe; other options change it",
@@ -126,6 +138,12 @@ static const zoe_option rows[] = {
      .more = "Any number of 64 bits, of which the low 32 count."},
     {ZOE_OPTION_WORD, "dtype", AT(dtype), .words = dtype_words, .value = "TYPE",
      .help = "f32, or bf16 to round where the official program does [f32]"},
+    {ZOE_OPTION_WORD, "compute", AT(compute), .words = compute_words, .value = "KIND",
+     .help = "float, or int8 for the large layers of the transformer:\nfaster, not quite the same video [float]",
+     .more = "With int8, the weights of attention and feed-forward layers are rounded to 8 bits when "
+             "the steps begin, in memory of their own, and what they are multiplied with is rounded on "
+             "the way; sums are exact. LoRAs are added to the weights before that. docs/NUMERICS.md "
+             "says what it costs."},
 
     {ZOE_OPTION_TEXT, "cache", AT(job.cache), .value = "METHOD[,KEY=VALUE,...]",
      .help = "leave out steps that would hardly change anything: FBCache,\n"
@@ -150,6 +168,12 @@ static const zoe_option rows[] = {
              "says so."},
     {ZOE_OPTION_TEXT, "latents-out", AT(job.latents_out), .value = "FILE",
      .help = "final latent as .safetensors", .more = "The tensor is called latents."},
+    {ZOE_OPTION_TEXT, "report", AT(job.report), .value = "FILE",
+     .help = "one HTML page about the run: frames, request, each step,\n"
+             "time, memory, files",
+     .more = "It needs no network and no scripts. It is written at the end, also when the run fails or "
+             "is interrupted, and then says so; of a run that goes on, it tells of this part. It "
+             "names files with their folders, and the prompt, whatever --no-metadata says."},
     {ZOE_OPTION_FLAG, "no-metadata", AT(job.no_metadata),
      .help = "do not note prompt and settings in the outputs",
      .more = "Without it, videos, frames and latents tell how they were made (see --from), by names "
@@ -253,6 +277,8 @@ static const char examples[] =
     "The real checkpoint, first only the plan:\n"
     "  zoe generate --model Wan2.2-I2V-A14B --image cat.png --prompt \"A cat jumps.\" \\\n"
     "    --size 832x480 --frames 81 --dtype bf16 --seed 7 --out cat.mp4 --dry-run\n"
+    "What a file says, with another seed:\n"
+    "  zoe generate --config examples/config/demo.yaml --seed 8 --out demo8.mp4\n"
     "A run that may be killed and goes on:\n"
     "  zoe generate --model Wan2.2-I2V-A14B --image cat.png --prompt \"A cat jumps.\" \\\n"
     "    --out cat.mp4 --resume cat.state\n"
@@ -275,6 +301,7 @@ const zoe_command zoe_generate_command = {
     .summary = "makes a video from a prompt and a picture, or from a prompt alone",
     .usage = "--model DIR --image FILE --prompt TEXT --out FILE [options]\n"
              "--model DIR --prompt TEXT --out FILE [options]\n"
+             "--config FILE [options]\n"
              "--resume DIR [options]\n"
              "--from FILE [options]",
     .text = text,

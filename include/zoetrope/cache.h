@@ -15,6 +15,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef enum zoe_cache_method {
     ZOE_CACHE_NONE,   /* NoCache */
@@ -120,10 +121,13 @@ const char *zoe_cache_rule_name(zoe_cache_rule rule);
 /* The defaults of a method under a rule. */
 void zoe_cache_params_init(zoe_cache_params *params, zoe_cache_method method, zoe_cache_rule rule);
 
-/* Key and value as they stand in a file. line: for messages; 0 without. */
+/* The keys that a method has, one by one; NULL from their number on. */
+const char *zoe_cache_key(zoe_cache_method method, size_t index);
+
+/* Key and value as they stand in a file. */
 typedef struct zoe_cache_setting {
     const char *key, *value;
-    size_t line;
+    const char *where; /* what messages begin with, such as "run.yaml:12:5"; NULL for nothing */
 } zoe_cache_setting;
 
 /* Defaults and then n settings in any order. Keys are the references' own (docs/CACHES.md); lists
@@ -134,6 +138,18 @@ zoe_status zoe_cache_params_set(zoe_context *ctx, zoe_cache_params *params, cons
 /* "METHOD,key=value,key=[1,2],..." Errors: as above. */
 zoe_status zoe_cache_params_parse(zoe_context *ctx, zoe_cache_params *params, const char *text);
 
+/* What a pass of the network changed compared with the pass of the same branch one step before, in
+ * f64: what methods with figures of a model are calibrated by. NAN: there is nothing to compare
+ * with. The first five are mean |now - before| / mean |before| and stay within an expert; the last
+ * one is MagCache's and, as there, goes on over the switch of experts. */
+typedef struct zoe_cache_change {
+    double modulated, embedding, projection; /* TeaCache's judges of these names */
+    double residual;                         /* what all blocks added */
+    double output;                           /* the velocity */
+    double magnitude; /* mean over the tokens of |r| / |r before|, r the residual of a token */
+} zoe_cache_change;
+
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -19,6 +19,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef enum zoe_content {
     ZOE_CONTENT_UNKNOWN, /* tensors of something else, or a file that cannot be read */
@@ -126,6 +127,7 @@ const zoe_part_info *zoe_inspection_part(const zoe_inspection *inspection, size_
 const zoe_texts *zoe_inspection_problems(const zoe_inspection *inspection);
 const zoe_texts *zoe_inspection_remarks(const zoe_inspection *inspection);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

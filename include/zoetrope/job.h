@@ -22,6 +22,7 @@
 
 #include <stdint.h>
 
+#include "zoetrope/cache.h"
 #include "zoetrope/solver.h"
 #include "zoetrope/status.h"
 #include "zoetrope/tensor.h"
@@ -29,6 +30,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* Where a run is. */
 typedef enum zoe_phase {
@@ -54,6 +56,32 @@ typedef void (*zoe_observe_fn)(void *user, const char *name, size_t step, zoe_te
  * small RGB picture, [height, width, 3] bytes, valid during the call. */
 typedef void (*zoe_preview_fn)(void *user, size_t step, const unsigned char *rgb, size_t width,
                                size_t height);
+
+/* Sees each frame of the video as it is written, RGB, [height, width, 3] bytes, valid during the
+ * call. If no output is asked for, the clip is decoded for it alone. */
+typedef void (*zoe_frame_fn)(void *user, size_t frame, const unsigned char *rgb, size_t width,
+                             size_t height);
+
+/* What a step was. */
+typedef struct zoe_job_step {
+    size_t step;
+    bool low_noise; /* the low-noise expert's; false without experts */
+    double noise;   /* level at its beginning, 1 to 0 */
+    double seconds;
+    struct zoe_job_pass {
+        bool ran;        /* there is such a branch: both with guidance */
+        bool computed;   /* not left out by the step cache */
+        double distance; /* what the cache measured; NAN: nothing */
+    } branch[2];         /* conditional, unconditional */
+} zoe_job_step;
+/* Called after each step, before its progress is. */
+typedef void (*zoe_step_fn)(void *user, const zoe_job_step *step);
+
+/* Called after each pass of the network: what changed in it. branch: 0 conditional, 1 unconditional.
+ * Such a run computes every pass, so it has no step cache and no checkpoint; without an output it
+ * ends with the steps. It holds five hidden states more. */
+typedef void (*zoe_change_fn)(void *user, size_t step, bool low_noise, size_t branch,
+                              const zoe_cache_change *change);
 
 typedef struct zoe_job zoe_job;
 
@@ -97,6 +125,8 @@ typedef struct zoe_job_params {
                                      Without experts it changes nothing */
     int64_t seed;    /* negative: random */
     bool bf16;       /* round as the official code does with a bf16 model; else f32 */
+    bool int8;       /* the transformers' large layers in int8: faster, less memory, and not the
+                        same video to the bit. See docs/NUMERICS.md */
     int fps_num, fps_den;
 
     zoe_job_lora loras[ZOE_JOB_LORAS]; /* they add up: docs/LORA.md */
@@ -120,6 +150,8 @@ typedef struct zoe_job_params {
     size_t memory; /* bytes that the run may hold at once; 0: no limit. More is ZOE_NOMEM, with what
                       would fit */
 
+    const char *report;  /* a file that the caller writes after the run: checked like the outputs
+                            and noted in a checkpoint, no more */
     const char *preview; /* PNG file, written anew after every step */
     const char
         *preview_factors; /* JSON made by `zoe preview-fit`; NULL: preview.json beside the VAE,
@@ -128,7 +160,10 @@ typedef struct zoe_job_params {
     zoe_progress_fn progress;
     zoe_observe_fn observe;
     zoe_preview_fn show_preview;
-    void *user; /* of all three */
+    zoe_frame_fn frame;
+    zoe_step_fn step_done;
+    zoe_change_fn changed;
+    void *user; /* of all of them */
 } zoe_job_params;
 
 /* The defaults of Wan2.2-I2V-A14B: 81 frames, 40 UniPC steps, shift 5, guidance 3.5 and 3.5,
@@ -225,6 +260,20 @@ zoe_status zoe_job_open(zoe_context *ctx, zoe_job *job);
 /* After zoe_job_open. */
 const zoe_plan *zoe_job_plan(const zoe_job *job);
 
+/* The record that is written into the outputs, as JSON text: valid while the job is. NULL with
+ * no_metadata. After zoe_job_open. */
+const char *zoe_job_record(const zoe_job *job);
+
+/* A part of the model, and what it is read from. */
+typedef struct zoe_job_part {
+    const char *role, *path; /* "high-noise transformer"; path NULL: the model has no such part */
+    size_t bytes;            /* mapped; 0 unknown */
+    const char *fingerprint; /* SHA-256 of names, shapes and samples of the tensors; "" unknown */
+} zoe_job_part;
+enum { ZOE_JOB_PARTS = 6 };
+/* Between zoe_job_open and zoe_job_run; texts live as long as the job. */
+void zoe_job_list_parts(const zoe_job *job, zoe_job_part parts[ZOE_JOB_PARTS]);
+
 /* Runs it. Errors also: ZOE_NONFINITE (stage, step, expert and branch are named; no file is
  * written), ZOE_CANCELLED. */
 zoe_status zoe_job_run(zoe_context *ctx, zoe_job *job);
@@ -241,6 +290,7 @@ typedef struct zoe_cache_outcome {
 /* After zoe_job_run. */
 const zoe_cache_outcome *zoe_job_cache_outcome(const zoe_job *job);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

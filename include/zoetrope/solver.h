@@ -5,6 +5,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef enum zoe_solver_kind {
     ZOE_SOLVER_UNIPC, /* UniPC, order 2 (arXiv 2302.04867): the official default */
@@ -12,6 +13,7 @@ typedef enum zoe_solver_kind {
     ZOE_SOLVER_EULER
 } zoe_solver_kind;
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

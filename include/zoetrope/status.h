@@ -13,6 +13,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef enum zoe_status {
     ZOE_OK = 0,
@@ -60,6 +61,7 @@ void zoe_context_clear(zoe_context *ctx);
 void zoe_cancel(zoe_context *ctx);
 bool zoe_cancelled(const zoe_context *ctx);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

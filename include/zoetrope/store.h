@@ -13,6 +13,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct zoe_store zoe_store;
 
@@ -180,6 +181,7 @@ void zoe_store_drop(const zoe_store *store);
 /* The files still have the sizes they were opened with (a shrunken file would end in SIGBUS). */
 zoe_status zoe_store_check(zoe_context *ctx, const zoe_store *store);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

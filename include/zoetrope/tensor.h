@@ -9,6 +9,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 #define ZOE_MAX_RANK 5
 
@@ -87,7 +88,7 @@ zoe_tensor zoe_tensor_4d(void *data, zoe_dtype dtype, size_t n0, size_t n1, size
 /* "Not given". */
 zoe_tensor zoe_tensor_none(void);
 
-/* Number of elements; 0 for an empty tensor. */
+/* Number of elements; 0 for an empty tensor, and for a rank that no tensor has. */
 size_t zoe_tensor_count(zoe_tensor t);
 
 /* Bytes of its elements; of a dense tensor, of the memory that it views. */
@@ -99,6 +100,7 @@ bool zoe_tensor_dense(zoe_tensor t);
 /* "f32 [3, 64, 64]" into buf, cut to size; returns buf. */
 char *zoe_tensor_describe(char *buf, size_t size, zoe_tensor t);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

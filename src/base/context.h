@@ -12,7 +12,9 @@ struct zoe_context {
     zoe_log_fn log;
     void *log_user;
     char message[8192];
-    char part_letters[9]; /* "": random ones; see base/file.h */
+    char part_letters[9];    /* "": random ones; see base/file.h */
+    struct zoe_clock *clock; /* NULL: time is not counted; see base/clock.h */
+    double clock_begun;
 };
 
 #endif

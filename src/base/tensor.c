@@ -134,9 +134,15 @@ zoe_tensor zoe_tensor_none(void)
     return (zoe_tensor){.dtype = ZOE_NONE};
 }
 
+/* Views from outside may have any rank; only these have their extents. */
+static bool rank_fits(zoe_tensor t)
+{
+    return t.rank >= 0 && t.rank <= ZOE_MAX_RANK;
+}
+
 size_t zoe_tensor_count(zoe_tensor t)
 {
-    if (t.dtype == ZOE_NONE)
+    if (t.dtype == ZOE_NONE || !rank_fits(t))
         return 0;
     size_t n = 1;
     for (int i = 0; i < t.rank; i++)
@@ -152,6 +158,8 @@ size_t zoe_tensor_bytes(zoe_tensor t)
 bool zoe_tensor_dense(zoe_tensor t)
 {
     size_t stride = 1;
+    if (!rank_fits(t))
+        return false;
     for (int i = t.rank - 1; i >= 0; i--) {
         if (t.shape[i] != 1 && t.stride[i] != (ptrdiff_t)stride)
             return false;
@@ -163,6 +171,10 @@ bool zoe_tensor_dense(zoe_tensor t)
 char *zoe_tensor_describe(char *buf, size_t size, zoe_tensor t)
 {
     size_t used = 0;
+    if (!rank_fits(t)) {
+        snprintf(buf, size, "%s of rank %d", zoe_dtype_name(t.dtype), t.rank);
+        return buf;
+    }
     int n = snprintf(buf, size, "%s [", zoe_dtype_name(t.dtype));
     for (int i = 0; n > 0 && i <= t.rank; i++) {
         used += (size_t)n;

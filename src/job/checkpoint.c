@@ -158,7 +158,7 @@ static void sweep_folder(const zoe_checkpoint *c)
 static void sweep_outputs(const zoe_record *old)
 {
     const zoe_job_params *p = &old->params;
-    const char *const files[] = {p->out, p->latents_out, p->preview};
+    const char *const files[] = {p->out, p->latents_out, p->preview, p->report};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (files[i] && strcmp(files[i], "-") != 0)
             zoe_output_sweep(files[i], old->letters);

@@ -95,7 +95,7 @@ static void fill_mask(const zoe_job *job)
             job->condition[ZOE_MASK_CHANNELS * cells - plane + i] = 1.0f;
 }
 
-static zoe_status encode_clip(zoe_context *ctx, zoe_job *job, const zoe_vae *vae)
+static zoe_status encode_clip(zoe_context *ctx, zoe_job *job, zoe_vae *vae)
 {
     const zoe_plan *p = &job->plan;
     const size_t cells = p->latent_frames * p->latent_height * p->latent_width;

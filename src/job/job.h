@@ -14,6 +14,7 @@
 #include "media/media.h"
 #include "model/model.h"
 #include "sample/cache.h"
+#include "sample/gauge.h"
 #include "sample/sample.h"
 #include "text/text.h"
 #include "zoetrope/job.h"
@@ -127,6 +128,7 @@ struct zoe_job {
     zoe_lora_hint lora_hint[ZOE_JOB_LORAS];
     zoe_cache_params cache_params;
     zoe_cache *cache; /* while the steps run */
+    zoe_gauge *gauge; /* the same; NULL: nobody listens to params.changed */
     zoe_cache_outcome cache_outcome;
 };
 

@@ -171,6 +171,7 @@ zoe_wan_dims zoe_loras_dims(const zoe_job *job)
         const size_t rank = zoe_wan_dims_of(job->wan[ZOE_LOW_NOISE])->adapter_rank;
         dims.adapter_rank = rank > dims.adapter_rank ? rank : dims.adapter_rank;
     }
+    dims.int8 = job->params.int8;
     return dims;
 }
 

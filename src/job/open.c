@@ -213,3 +213,37 @@ zoe_status zoe_job_open(zoe_context *ctx, zoe_job *job)
     zoe_store_drop(job->vae_store);
     return status;
 }
+
+const char *zoe_job_record(const zoe_job *job)
+{
+    return job->json;
+}
+
+void zoe_job_list_parts(const zoe_job *job, zoe_job_part parts[ZOE_JOB_PARTS])
+{
+    const bool pair = job->parts.transformers == 2;
+    const zoe_store *const stores[] = {job->expert_store[ZOE_HIGH_NOISE],
+                                       job->expert_store[ZOE_LOW_NOISE], job->vae_store,
+                                       job->text_store, job->clip_store};
+    const char *const roles[ZOE_JOB_PARTS] = {pair ? "high-noise transformer" : "transformer",
+                                              "low-noise transformer",
+                                              "VAE",
+                                              "text encoder",
+                                              "image tower",
+                                              "tokenizer"};
+    const char *const paths[ZOE_JOB_PARTS] = {job->parts.expert[ZOE_HIGH_NOISE],
+                                              job->parts.expert[ZOE_LOW_NOISE],
+                                              job->parts.vae,
+                                              job->parts.text_encoder,
+                                              job->parts.clip,
+                                              job->parts.tokenizer};
+    const zoe_weights order[] = {ZOE_WEIGHTS_HIGH, ZOE_WEIGHTS_LOW, ZOE_WEIGHTS_VAE,
+                                 ZOE_WEIGHTS_TEXT, ZOE_WEIGHTS_CLIP};
+    for (size_t i = 0; i < ZOE_JOB_PARTS; i++)
+        parts[i] = (zoe_job_part){.role = roles[i], .path = paths[i], .fingerprint = ""};
+    for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++)
+        if (stores[i]) {
+            parts[i].bytes = zoe_store_bytes(stores[i]);
+            parts[i].fingerprint = job->sources.weights[order[i]];
+        }
+}

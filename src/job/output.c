@@ -120,6 +120,8 @@ zoe_status zoe_outputs_probe(zoe_context *ctx, const zoe_job_params *params, siz
         TRY(probe_folder(ctx, params->frames_out, params->frames));
     if (params->latents_out)
         TRY(zoe_output_probe(ctx, params->latents_out));
+    if (params->report)
+        TRY(zoe_output_probe(ctx, params->report));
     return ZOE_OK;
 }
 
@@ -198,6 +200,9 @@ zoe_status zoe_output_frames_write(zoe_output_frames *out, const float *frames, 
             TRY(write_png(out, index + i));
         if (out->video)
             TRY(zoe_video_frame(out->ctx, out->video, out->rgb));
+        if (out->job->params.frame)
+            out->job->params.frame(out->job->params.user, index + i, out->rgb, out->job->plan.width,
+                                   out->job->plan.height);
     }
     return ZOE_OK;
 }

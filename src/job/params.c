@@ -76,7 +76,7 @@ static zoe_status check_texts(zoe_context *ctx, const zoe_job_params *p)
     if (!p->prompt)
         return zoe_fail(ctx, ZOE_INVALID,
                         "no prompt: what shall happen in the video (\"\" for none)");
-    if (!p->out && !p->frames_out && !p->latents_out)
+    if (!p->out && !p->frames_out && !p->latents_out && !p->frame && !p->changed)
         return zoe_fail(ctx, ZOE_INVALID,
                         "no output: a video file, a folder for frames or a file for latents is "
                         "wanted");

@@ -68,7 +68,7 @@ static size_t store_bytes(const zoe_store *store)
 
 static bool makes_frames(const zoe_job *job)
 {
-    return job->params.out || job->params.frames_out;
+    return job->params.out || job->params.frames_out || !job->params.latents_out;
 }
 
 /* What lives in every phase. */
@@ -122,10 +122,25 @@ static void leave_out_kept(need *n, const zoe_job *job)
             n->weights[i] = n->work[i] = 0;
 }
 
-/* An expert and its LoRAs. */
+/* An expert and its LoRAs. In int8, what was quantised is not needed at once any more. */
 static size_t count_expert(const zoe_job *job, zoe_expert expert)
 {
-    return sum(store_bytes(job->expert_store[expert]), zoe_loras_bytes(job, expert));
+    const size_t stored = store_bytes(job->expert_store[expert]);
+    const size_t spared =
+        job->params.int8 && job->wan[expert] ? zoe_wan_int8_bytes_of(job->wan[expert]).spared : 0;
+    return sum(stored - (spared < stored ? spared : stored), zoe_loras_bytes(job, expert));
+}
+
+/* The int8 weights of the larger expert: the other one's are made when it is their turn. */
+static size_t count_int8(const zoe_job *job)
+{
+    size_t bytes = 0;
+    for (size_t e = 0; e < ZOE_EXPERTS; e++)
+        if (job->params.int8 && job->wan[e]) {
+            const zoe_wan_int8_bytes b = zoe_wan_int8_bytes_of(job->wan[e]);
+            bytes = larger(bytes, sum(b.made, b.making));
+        }
+    return bytes;
 }
 
 static need count(const counter *c, extent e)
@@ -143,14 +158,17 @@ static need count(const counter *c, extent e)
     const zoe_bytes clip = job->clip ? zoe_clip_bytes(c->ctx, job->clip) : (zoe_bytes){0, 0};
     n.work[ZOE_PHASE_TEXT] =
         sum(fixed, sum(clip.weights, zoe_umt5_work_bytes(c->ctx, job->umt5, tokens)));
-    const size_t encoding = sum(packed, zoe_vae_encode_bytes(c->ctx, c->vae, e.height, e.width));
+    const size_t pictures = job->family->masked ? e.frames : 1; /* as zoe_job_encode has them */
+    const size_t encoding =
+        sum(packed, zoe_vae_encode_bytes(c->ctx, c->vae, pictures, e.height, e.width));
     n.work[ZOE_PHASE_ENCODE] = sum(fixed, sum(clip.weights, larger(encoding, clip.work)));
-    n.work[ZOE_PHASE_STEPS] = sum(fixed, count_steps(c, f, h, w));
+    n.work[ZOE_PHASE_STEPS] = sum(sum(fixed, count_int8(job)), count_steps(c, f, h, w));
     leave_out_kept(&n, job);
     if (!makes_frames(job))
         return n;
     n.weights[ZOE_PHASE_DECODE] = vae;
-    n.work[ZOE_PHASE_DECODE] = sum(fixed, sum(packed, zoe_vae_decode_bytes(c->ctx, c->vae, h, w)));
+    n.work[ZOE_PHASE_DECODE] =
+        sum(fixed, sum(packed, zoe_vae_decode_bytes(c->ctx, c->vae, f, h, w)));
     const size_t encoder = zoe_video_bytes(job->params.out, e.width, e.height, e.frames);
     n.work[ZOE_PHASE_DECODE] = sum(n.work[ZOE_PHASE_DECODE], sum(frame, encoder));
     return n;

@@ -47,6 +47,7 @@ static const struct {
     {"out", offsetof(zoe_job_params, out)},
     {"frames_out", offsetof(zoe_job_params, frames_out)},
     {"latents_out", offsetof(zoe_job_params, latents_out)},
+    {"report", offsetof(zoe_job_params, report)},
 };
 
 static const char *get_path(const zoe_job_params *p, size_t row)
@@ -147,7 +148,7 @@ static json_t *lora_json(zoe_context *ctx, const zoe_job *job, size_t i)
                      low ? json_integer((json_int_t)zoe_lora_count(low)) : NULL);
 }
 
-/* LoRAs and step cache, if there are any; whole: paths of the LoRAs. Not 0: it failed. */
+/* LoRAs, step cache and int8, if there are any; whole: paths of the LoRAs. Not 0: it failed. */
 static int add_extras(zoe_context *ctx, json_t *object, const zoe_job *job, bool whole)
 {
     const zoe_job_params *p = &job->params;
@@ -160,6 +161,8 @@ static int add_extras(zoe_context *ctx, json_t *object, const zoe_job *job, bool
         failed |= json_object_set_new(object, "loras", list);
     if (p->cache && !whole)
         failed |= json_object_set_new(object, "cache", json_string(p->cache));
+    if (p->int8 && !whole)
+        failed |= json_object_set_new(object, "compute", json_string("int8"));
     return failed;
 }
 
@@ -320,13 +323,13 @@ static zoe_status make_comment(zoe_context *ctx, char **text, const zoe_job *job
     const zoe_status status =
         zoe_strf(ctx, text,
                  "%s\nNegative prompt: %s\nSteps: %zu, Solver: %s, Shift: %g, Guide scale: %g,%g, "
-                 "Boundary: %g, Seed: %lld, Size: %zux%zu, Frames: %zu, Type: %s%s%s%s, Version: "
+                 "Boundary: %g, Seed: %lld, Size: %zux%zu, Frames: %zu, Type: %s%s%s%s%s, Version: "
                  "zoetrope %s",
                  p->prompt, *negative_of(p) ? negative_of(p) : "(official)", p->steps,
                  solver_names[p->solver], p->shift, p->guide_low, p->guide_high, p->boundary,
                  (long long)job->plan.seed, job->plan.width, job->plan.height, job->plan.frames,
-                 p->bf16 ? "bf16" : "f32", loras, p->cache ? ", Step cache: " : "",
-                 p->cache ? p->cache : "", ZOE_VERSION);
+                 p->bf16 ? "bf16" : "f32", p->int8 ? ", Compute: int8" : "", loras,
+                 p->cache ? ", Step cache: " : "", p->cache ? p->cache : "", ZOE_VERSION);
     zoe_free(loras);
     return status;
 }
@@ -613,6 +616,15 @@ static zoe_status take_cache(const reader *r, zoe_job_params *p)
     return found ? zoe_cache_params_parse(r->ctx, &params, p->cache) : ZOE_OK;
 }
 
+/* Absent of a run in float. */
+static zoe_status take_compute(const reader *r, zoe_job_params *p)
+{
+    const json_t *found = json_object_get(r->object, "compute");
+    const char *word = json_string_value(found);
+    p->int8 = word && strcmp(word, "int8") == 0;
+    return found && !p->int8 ? wrong(r, "compute", "\"int8\"") : ZOE_OK;
+}
+
 static zoe_status take_run(const reader *r, zoe_record *record)
 {
     zoe_job_params *p = &record->params;
@@ -658,12 +670,14 @@ static zoe_status take_format(const reader *r, const zoe_record *record)
     return ZOE_OK;
 }
 
-/* LoRAs and step cache. */
+/* LoRAs, step cache and int8. */
 static zoe_status take_extras(const reader *r, zoe_record *record)
 {
     zoe_status status = take_loras(r, record);
     if (status == ZOE_OK)
         status = take_cache(r, &record->params);
+    if (status == ZOE_OK)
+        status = take_compute(r, &record->params);
     if (status == ZOE_INVALID)
         zoe_fail_in(r->ctx, "%s: the record of the run cannot be right", r->where);
     return status == ZOE_INVALID ? ZOE_FORMAT : status;

@@ -35,7 +35,7 @@
 enum {
     ZOE_RECORD_FORMAT = 1,
     ZOE_RECORD_BYTES = 1 << 24, /* no record is longer */
-    ZOE_RECORD_PATHS = 15       /* of a request */
+    ZOE_RECORD_PATHS = 16       /* of a request */
 };
 
 struct zoe_record {

@@ -1,4 +1,5 @@
 /* The order of the work. Reads like the method. */
+#include "base/clock.h"
 #include "job/lora.h"
 #include "job/step_cache.h"
 
@@ -129,6 +130,7 @@ static zoe_status engage(zoe_context *ctx, const zoe_job *job, steps *s, zoe_exp
     if (s->text[ZOE_COND] && s->expert == expert)
         return ZOE_OK;
     if (s->text[ZOE_COND]) {
+        zoe_wan_unquantise(job->wan[s->expert]);
         zoe_store_drop(job->expert_store[s->expert]);
         zoe_loras_drop(job, s->expert);
     }
@@ -139,6 +141,10 @@ static zoe_status engage(zoe_context *ctx, const zoe_job *job, steps *s, zoe_exp
     for (size_t b = 0; b < ZOE_BRANCHES; b++)
         TRY(zoe_wan_text_new_with_image(ctx, &s->text[b], job->wan[expert], job->context[b],
                                         job->id_count[b], job->features, job->feature_rows, NULL));
+    if (!job->params.int8)
+        return ZOE_OK;
+    TRY(zoe_wan_quantise(ctx, job->wan[expert], job->expert_store[expert]));
+    zoe_loras_drop(job, expert);
     return ZOE_OK;
 }
 
@@ -147,6 +153,7 @@ static zoe_status predict(zoe_context *ctx, const zoe_job *job, steps *s, zoe_br
                           size_t step)
 {
     bool made;
+    zoe_step_cache_expect(job, s->expert, branch, step);
     TRY(zoe_cache_begin(ctx, job->cache, job->latent, job->velocity[branch], &made));
     if (!made)
         TRY(zoe_wan_forward_still(ctx, job->wan[s->expert], s->work, job->velocity[branch],
@@ -160,7 +167,7 @@ static zoe_status predict(zoe_context *ctx, const zoe_job *job, steps *s, zoe_br
                         "--verify` of that tells whether its weights are sound",
                         step + 1, job->schedule.steps, expert_name(job, s->expert),
                         branch_name(branch), zoe_store_path(job->expert_store[s->expert]));
-    return ZOE_OK;
+    return zoe_step_cache_see(ctx, job, branch, step);
 }
 
 /* Both branches, or the conditional one alone. With a cache a branch may come twice. */
@@ -244,7 +251,9 @@ static zoe_status denoise(zoe_context *ctx, zoe_job *job)
     }
     for (size_t step = first; step < count; step++) {
         zoe_job_observe(job, "latents", step, latent_tensor(job, job->latent, dims.out_dim));
+        const double begun = zoe_now();
         TRY_GOTO(run_step(ctx, job, &s, step));
+        zoe_step_cache_tell(job, step, zoe_now() - begun);
         TRY_GOTO(zoe_checkpoint_save_step(ctx, job, s.solver, step + 1));
         zoe_job_progress(job, ZOE_PHASE_STEPS, step + 1, count);
     }
@@ -317,8 +326,10 @@ done:
  * they are what is left of the work. */
 static zoe_status write_outputs(zoe_context *ctx, zoe_job *job)
 {
+    const zoe_job_params *p = &job->params;
+    const bool others = p->latents_out || p->changed;
     zoe_status status = ZOE_OK;
-    if (job->params.out || job->params.frames_out)
+    if (p->out || p->frames_out || !others)
         status = decode_frames(ctx, job);
     if (!job->params.latents_out || zoe_cancelled(ctx))
         return status;

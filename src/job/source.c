@@ -106,6 +106,8 @@ static void add_newer_parts(zoe_digest *digest, const zoe_job *job)
         zoe_digest_add_text(digest, "clip");
         zoe_digest_add_text(digest, job->sources.weights[ZOE_WEIGHTS_CLIP]);
     }
+    if (job->params.int8)
+        zoe_digest_add_text(digest, "int8");
 }
 
 zoe_status zoe_sources_identity(zoe_context *ctx, const zoe_job *job,
@@ -275,6 +277,7 @@ void zoe_request_differences(zoe_differences *d, const zoe_job_params *old,
         add_difference(d, "seed: %lld in the checkpoint, %lld asked for", (long long)old->seed,
                        (long long)asked->seed);
     differ_word(d, "type", old->bf16 ? "bf16" : "f32", asked->bf16 ? "bf16" : "f32");
+    differ_word(d, "products", old->int8 ? "int8" : "float", asked->int8 ? "int8" : "float");
     differ_loras(d, old, asked);
     differ_text(d, "step cache", cache_of(old), cache_of(asked));
 }

@@ -6,8 +6,19 @@
 zoe_status zoe_step_cache_read(zoe_context *ctx, zoe_job *job)
 {
     if (job->params.cache)
-        return zoe_cache_params_parse(ctx, &job->cache_params, job->params.cache);
-    zoe_cache_params_init(&job->cache_params, ZOE_CACHE_NONE, ZOE_CACHE_ZOETROPE);
+        TRY(zoe_cache_params_parse(ctx, &job->cache_params, job->params.cache));
+    else
+        zoe_cache_params_init(&job->cache_params, ZOE_CACHE_NONE, ZOE_CACHE_ZOETROPE);
+    if (job->params.changed && zoe_step_cache_is_on(job))
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "step cache %s: what changes from step to step is measured in a run that "
+                        "computes all of them; take NoCache",
+                        job->params.cache);
+    if (job->params.changed && job->params.checkpoint)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "checkpoint %s: what changes from step to step is measured in one run, and "
+                        "is not kept; leave it out",
+                        job->params.checkpoint);
     return ZOE_OK;
 }
 
@@ -43,7 +54,8 @@ zoe_status zoe_step_cache_check(zoe_context *ctx, const zoe_job *job)
 size_t zoe_step_cache_bytes(const zoe_job *job, size_t f, size_t h, size_t w)
 {
     const zoe_cache_shape shape = shape_of(job, f, h, w);
-    return zoe_cache_bytes(&job->cache_params, &shape);
+    return job->params.changed ? zoe_gauge_bytes(&shape)
+                               : zoe_cache_bytes(&job->cache_params, &shape);
 }
 
 /* ---- while the steps run ---- */
@@ -51,26 +63,59 @@ size_t zoe_step_cache_bytes(const zoe_job *job, size_t f, size_t h, size_t w)
 zoe_status zoe_step_cache_begin(zoe_context *ctx, zoe_job *job)
 {
     const zoe_cache_shape shape = planned_shape(job);
-    return zoe_cache_new(ctx, &job->cache, &job->cache_params, &shape);
+    TRY(zoe_cache_new(ctx, &job->cache, &job->cache_params, &shape));
+    return job->params.changed ? zoe_gauge_new(ctx, &job->gauge, &shape) : ZOE_OK;
+}
+
+static zoe_cache_point point_of(const zoe_wan_point *p)
+{
+    return (zoe_cache_point){.block = p->block,
+                             .hidden = p->hidden,
+                             .embedding = p->embedding,
+                             .projection = p->projection,
+                             .shift = p->shift,
+                             .scale = p->scale,
+                             .eps = p->eps};
 }
 
 /* Before each block of a pass. */
 static zoe_status route(zoe_context *ctx, void *user, const zoe_wan_point *p, size_t *next)
 {
-    const zoe_cache_point point = {.block = p->block,
-                                   .hidden = p->hidden,
-                                   .embedding = p->embedding,
-                                   .projection = p->projection,
-                                   .shift = p->shift,
-                                   .scale = p->scale,
-                                   .eps = p->eps};
+    const zoe_cache_point point = point_of(p);
     return zoe_cache_at(ctx, user, &point, next);
+}
+
+/* The same, when every block runs. */
+static zoe_status look(zoe_context *ctx, void *user, const zoe_wan_point *p, size_t *next)
+{
+    const zoe_cache_point point = point_of(p);
+    *next = p->block;
+    return zoe_gauge_at(ctx, user, &point);
 }
 
 void zoe_step_cache_attach(const zoe_job *job, zoe_wan_work *work)
 {
     if (zoe_step_cache_is_on(job))
         zoe_wan_work_route(work, route, job->cache);
+    else if (job->gauge)
+        zoe_wan_work_route(work, look, job->gauge);
+}
+
+void zoe_step_cache_expect(const zoe_job *job, zoe_expert expert, size_t branch, size_t step)
+{
+    if (job->gauge)
+        zoe_gauge_begin(job->gauge, step, expert, branch);
+}
+
+zoe_status zoe_step_cache_see(zoe_context *ctx, const zoe_job *job, size_t branch, size_t step)
+{
+    zoe_cache_change change;
+    if (!job->gauge)
+        return ZOE_OK;
+    TRY(zoe_gauge_end(ctx, job->gauge, job->velocity[branch], &change));
+    job->params.changed(job->params.user, step, zoe_job_expert(job, step) == ZOE_LOW_NOISE, branch,
+                        &change);
+    return ZOE_OK;
 }
 
 bool zoe_step_cache_state(const zoe_job *job, zoe_tensor *state)
@@ -82,6 +127,26 @@ bool zoe_step_cache_state(const zoe_job *job, zoe_tensor *state)
     zoe_cache_state(job->cache, &data, &bytes);
     *state = zoe_tensor_1d(data, ZOE_U8, bytes);
     return true;
+}
+
+void zoe_step_cache_tell(const zoe_job *job, size_t step, double seconds)
+{
+    _Static_assert(ZOE_CACHE_BRANCHES ==
+                       sizeof((zoe_job_step *)0)->branch / sizeof((zoe_job_step *)0)->branch[0],
+                   "a step tells of every branch");
+    zoe_job_step s = {.step = step,
+                      .low_noise = zoe_job_expert(job, step) == ZOE_LOW_NOISE,
+                      .noise = (double)job->schedule.sigma[step],
+                      .seconds = seconds};
+    if (!job->params.step_done)
+        return;
+    for (size_t b = 0; b < ZOE_CACHE_BRANCHES; b++) {
+        const zoe_cache_trace *t = zoe_cache_trace_at(job->cache, step, b);
+        s.branch[b].ran = t->seen;
+        s.branch[b].computed = t->seen && t->computed;
+        s.branch[b].distance = t->measured ? (double)t->distance : (double)NAN;
+    }
+    job->params.step_done(job->params.user, &s);
 }
 
 static void count_step(zoe_cache_outcome *o, const zoe_cache *cache, size_t step)
@@ -115,7 +180,9 @@ void zoe_step_cache_end(zoe_job *job)
             count_step(o, job->cache, step);
     }
     zoe_cache_free(job->cache);
+    zoe_gauge_free(job->gauge);
     job->cache = NULL;
+    job->gauge = NULL;
 }
 
 const zoe_cache_outcome *zoe_job_cache_outcome(const zoe_job *job)

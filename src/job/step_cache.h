@@ -16,8 +16,13 @@ size_t zoe_step_cache_bytes(const zoe_job *job, size_t f, size_t h, size_t w);
 zoe_status zoe_step_cache_begin(zoe_context *ctx, zoe_job *job);
 /* Has the passes of this work space go by it. */
 void zoe_step_cache_attach(const zoe_job *job, zoe_wan_work *work);
+/* Around a pass, for params.changed: what it is, and that its velocity is there. */
+void zoe_step_cache_expect(const zoe_job *job, zoe_expert expert, size_t branch, size_t step);
+zoe_status zoe_step_cache_see(zoe_context *ctx, const zoe_job *job, size_t branch, size_t step);
 /* Its state as a tensor, for a checkpoint; false if there is none to be kept. */
 bool zoe_step_cache_state(const zoe_job *job, zoe_tensor *state);
+/* Tells params.step_done, if anybody listens, what was done in the step. */
+void zoe_step_cache_tell(const zoe_job *job, size_t step, double seconds);
 /* Notes what it did and frees it. */
 void zoe_step_cache_end(zoe_job *job);
 

@@ -74,6 +74,36 @@ static void gemm_c(float *c, size_t c_stride, const float *a, size_t a_stride, c
     }
 }
 
+static void few(float *c, size_t c_stride, const float *a, size_t a_stride, const void *w,
+                zoe_dtype dtype, ptrdiff_t stride, size_t rows, size_t k, bool add)
+{
+    for (size_t m = 0; m < rows; m++)
+        for (size_t j = 0; j < ZOE_PANEL; j++) {
+            float sum = 0.0f, *out = c + m * c_stride + j;
+            for (size_t i = 0; i < k; i++)
+                sum += a[m * a_stride + i] * zoe_load_f32(w, dtype, j * (size_t)stride + i);
+            *out = add ? *out + sum : sum;
+        }
+}
+
+static void few_f32_c(float *c, size_t c_stride, const float *a, size_t a_stride, const void *w,
+                      ptrdiff_t stride, size_t rows, size_t k, bool add)
+{
+    few(c, c_stride, a, a_stride, w, ZOE_F32, stride, rows, k, add);
+}
+
+static void few_f16_c(float *c, size_t c_stride, const float *a, size_t a_stride, const void *w,
+                      ptrdiff_t stride, size_t rows, size_t k, bool add)
+{
+    few(c, c_stride, a, a_stride, w, ZOE_F16, stride, rows, k, add);
+}
+
+static void few_bf16_c(float *c, size_t c_stride, const float *a, size_t a_stride, const void *w,
+                       ptrdiff_t stride, size_t rows, size_t k, bool add)
+{
+    few(c, c_stride, a, a_stride, w, ZOE_BF16, stride, rows, k, add);
+}
+
 static void finish_c(float *y, const float *x, const zoe_finishing *f, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -97,5 +127,8 @@ void zoe_kernels_fill_gemm_c(zoe_kernels *k)
     k->slice_f32 = slice_f32_c;
     k->slice_bf16 = slice_bf16_c;
     k->gemm = gemm_c;
+    k->few_f32 = few_f32_c;
+    k->few_f16 = few_f16_c;
+    k->few_bf16 = few_bf16_c;
     k->finish = finish_c;
 }

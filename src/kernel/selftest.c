@@ -72,52 +72,117 @@ static double try_map(bench *b, zoe_kernel_map *c, zoe_kernel_map *g)
     return error_of(b, N, 0.25);
 }
 
-static double try_geglu(bench *b, zoe_kernel_geglu *c, zoe_kernel_geglu *g)
+static double try_pair(bench *b, zoe_kernel_pair *c, zoe_kernel_pair *g)
 {
     c(b->want, b->x, b->y, N);
     g(b->got, b->x, b->y, N);
     return error_of(b, N, 4.0);
 }
 
-static double try_sum(bench *b, zoe_kernel_sum *c, zoe_kernel_sum *g)
+static double try_largest(bench *b, zoe_kernel_largest *c, zoe_kernel_largest *g)
 {
-    const double want = c(b->z, 0.3, N), got = g(b->z, 0.3, N);
-    return fabs(got - want) / (2.0 * N);
+    return fabs((double)(c(b->z, -1.5f, N) - g(b->z, -1.5f, N)));
 }
 
-static double try_rms_scale(bench *b, zoe_kernel_rms_scale *c, zoe_kernel_rms_scale *g)
+static double try_exponentials(bench *b, zoe_kernel_exponentials *c, zoe_kernel_exponentials *g)
 {
-    c(b->want, b->z, 0.37f, b->x, true, N);
-    g(b->got, b->z, 0.37f, b->x, true, N);
+    const double want = c(b->want, b->z, 2.0f, N), got = g(b->got, b->z, 2.0f, N);
+    return fmax(error_of(b, N, 0.0), fabs(got - want) / want);
+}
+
+static double try_squares(bench *b, zoe_kernel_squares *c, zoe_kernel_squares *g)
+{
+    const double want = c(b->z, N), got = g(b->z, N); /* any bytes, of whatever type */
+    return got == want || (isnan(want) && isnan(got)) ? 0.0 : fabs(got - want) / want;
+}
+
+static double try_squares_rounded(bench *b, zoe_kernel_squares_rounded *c,
+                                  zoe_kernel_squares_rounded *g)
+{
+    const double want = c(b->x, ZOE_F32, N);
+    return fabs(g(b->x, ZOE_F32, N) - want) / want;
+}
+
+static double try_rms_apply(bench *b, zoe_kernel_rms_apply *c, zoe_kernel_rms_apply *g)
+{
+    const zoe_rms_form f = {.x = ZOE_F32, .y = ZOE_F32, .gamma = ZOE_F32, .cast = ZOE_BF16};
+    c(b->want, b->z, b->x, 0.37f, &f, N);
+    g(b->got, b->z, b->x, 0.37f, &f, N);
     return error_of(b, N, 0.0);
 }
 
-static double try_layer_scale(bench *b, zoe_kernel_layer_scale *c, zoe_kernel_layer_scale *g)
+static double try_l2_apply(bench *b, zoe_kernel_l2_apply *c, zoe_kernel_l2_apply *g)
 {
-    const zoe_layer_scaling s = {.mean = 0.3f,
-                                 .mean_rest = 1e-9f,
-                                 .rstd = 1.7f,
-                                 .gamma = b->x,
-                                 .beta = b->y,
-                                 .scale = b->x + N,
-                                 .shift = b->y + N};
-    c(b->want, b->z, &s, N);
-    g(b->got, b->z, &s, N);
+    const zoe_l2_form f = {.x = ZOE_F32, .y = ZOE_F32, .norm = 2.3f, .root = 9.8f, .silu = true};
+    c(b->want, b->z, b->x, NULL, &f, N);
+    g(b->got, b->z, b->x, NULL, &f, N);
+    return error_of(b, N, 4.0);
+}
+
+static double try_add_rows(bench *b, zoe_kernel_add_rows *c, zoe_kernel_add_rows *g)
+{
+    c(b->want, b->x, b->z, ZOE_F32, false, N);
+    g(b->got, b->x, b->z, ZOE_F32, false, N);
     return error_of(b, N, 0.0);
 }
 
-static double try_l2_scale(bench *b, zoe_kernel_l2_scale *c, zoe_kernel_l2_scale *g)
+static double try_shift_scale(bench *b, zoe_kernel_shift_scale *c, zoe_kernel_shift_scale *g)
 {
-    c(b->want, b->z, 2.3f, 9.8f, b->x, true, N);
-    g(b->got, b->z, 2.3f, 9.8f, b->x, true, N);
-    return error_of(b, N, 0.25);
+    c(b->want, b->x, b->y, b->z, N);
+    g(b->got, b->x, b->y, b->z, N);
+    return error_of(b, N, 0.0);
 }
 
-static double try_rope(bench *b, zoe_kernel_rope *c, zoe_kernel_rope *g)
+static double try_quantise(bench *b, zoe_kernel_quantise *c, zoe_kernel_quantise *g)
 {
-    c(b->want, b->z, b->x, b->y, N);
-    g(b->got, b->z, b->x, b->y, N);
-    return error_of(b, 2 * (size_t)N, 0.0);
+    int8_t want[N], got[N];
+    c(want, b->z, b->x, b->y, true, N);
+    g(got, b->z, b->x, b->y, true, N);
+    return memcmp(want, got, sizeof want) == 0 ? 0.0 : INFINITY;
+}
+
+static double try_rotate(bench *b, zoe_kernel_rotate *c, zoe_kernel_rotate *g)
+{
+    const zoe_rotation r = {.x = ZOE_F32, .y = ZOE_F32, .trig = ZOE_F32};
+    c(b->want, b->z, b->x, b->y, &r, N - 1);
+    g(b->got, b->z, b->x, b->y, &r, N - 1);
+    return error_of(b, N - 1, 0.0);
+}
+
+/* The types at the end of the names do not matter here: any bytes are values of each. */
+static double try_layer_sums(bench *b, zoe_kernel_layer_sums *c, zoe_kernel_layer_sums *g)
+{
+    double want[2] = {0.0, 0.0}, got[2] = {0.0, 0.0};
+    c(want, b->x, 0.25f, N);
+    g(got, b->x, 0.25f, N);
+    if (isnan(want[1]) && isnan(got[1]))
+        return 0.0;
+    const double scale = fmax(sqrt(want[1] * (double)N), want[1]);
+    const double errors[2] = {fabs(got[0] - want[0]) / scale, fabs(got[1] - want[1]) / want[1]};
+    return errors[0] > errors[1] ? errors[0] : errors[1];
+}
+
+static double try_layer_apply(bench *b, zoe_kernel_layer_apply *c, zoe_kernel_layer_apply *g)
+{
+    const zoe_layer_form f = {
+        .mean = 0.3f, .rstd = 1.7f, .offset = 1e-9f, .weight = b->y, .bias = b->z};
+    c(b->want, b->x, &f, N); /* bits of bf16 values: finite in every type that they are taken for */
+    g(b->got, b->x, &f, N);
+    return error_of(b, N / 2, 0.0);
+}
+
+static double try_layer_gate(bench *b, zoe_kernel_layer_gate *c, zoe_kernel_layer_gate *g)
+{
+    c(b->want, b->x, b->y, b->z, N);
+    g(b->got, b->x, b->y, b->z, N);
+    return error_of(b, N / 2, 0.0);
+}
+
+static double try_layer_weight(bench *b, zoe_kernel_layer_weight *c, zoe_kernel_layer_weight *g)
+{
+    c(b->want, b->z, 1.0f, N);
+    g(b->got, b->z, 1.0f, N);
+    return error_of(b, N, 0.0);
 }
 
 static double try_pack(bench *b, zoe_kernel_pack *c, zoe_kernel_pack *g)
@@ -151,6 +216,17 @@ static double try_gemm(bench *b, zoe_kernel_gemm *c, zoe_kernel_gemm *g)
     return error_of(b, rows * ZOE_PANEL, (double)k);
 }
 
+static double try_few(bench *b, zoe_kernel_few *c, zoe_kernel_few *g)
+{
+    enum { K = 101, ROWS = 3 };
+    uint32_t w[ZOE_PANEL * K]; /* about 1, or 1/128, in every type */
+    for (uint32_t i = 0; i < ZOE_PANEL * K; i++)
+        w[i] = 0x3c003c00u | (i * 2654435761u & 0x81ff81ffu);
+    c(b->want, ZOE_PANEL, b->z, K, w, K, ROWS, K, true);
+    g(b->got, ZOE_PANEL, b->z, K, w, K, ROWS, K, true);
+    return error_of(b, (size_t)ROWS * ZOE_PANEL, (double)K);
+}
+
 static double try_finish(bench *b, zoe_kernel_finish *c, zoe_kernel_finish *g)
 {
     const zoe_finishing f = {
@@ -160,13 +236,46 @@ static double try_finish(bench *b, zoe_kernel_finish *c, zoe_kernel_finish *g)
     return error_of(b, N, 4.0);
 }
 
+static double try_attend(bench *b, zoe_kernel_attend *c, zoe_kernel_attend *g)
+{
+    const size_t k = 101, rows = 23;
+    c(b->want, ZOE_PANEL, b->y, b->z, k, b->x, rows, k);
+    g(b->got, ZOE_PANEL, b->y, b->z, k, b->x, rows, k);
+    return error_of(b, rows * ZOE_PANEL, (double)k);
+}
+
+static double try_spread(bench *b, zoe_kernel_spread *c, zoe_kernel_spread *g)
+{
+    const size_t k = 67, width = 29, distance = k * ZOE_PANEL + 3;
+    c(b->want, distance, b->z, (ptrdiff_t)width + 1, width, k);
+    g(b->got, distance, b->z, (ptrdiff_t)width + 1, width, k);
+    return error_of(b, 2 * distance, 0.0);
+}
+
+static double try_add_weighted(bench *b, zoe_kernel_add_weighted *c, zoe_kernel_add_weighted *g)
+{
+    c(b->want, b->x, 0.3f, N);
+    g(b->got, b->x, 0.3f, N);
+    return error_of(b, N, 0.0);
+}
+
 static double try_softmax_step(bench *b, zoe_kernel_softmax_step *c, zoe_kernel_softmax_step *g)
 {
-    float max[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
-    c(b->want, N, 1.7f, b->x, &max[0], &sum[0]);
-    g(b->got, N, 1.7f, b->x, &max[1], &sum[1]);
-    const double of_sum = fabs((double)sum[1] - (double)sum[0]) / (2.0 * (double)sum[0]);
-    return max[0] == max[1] ? fmax(of_sum, error_of(b, N, 1e-30)) : INFINITY;
+    enum { ROWS = 3 };
+    float max[2][ROWS], sum[2][ROWS] = {{0.0f}}, factor[2][ROWS];
+    for (size_t r = 0; r < ROWS; r++)
+        max[0][r] = max[1][r] = r == 0 ? -INFINITY : 0.5f;
+    c(b->want, N, ROWS, N, max[0], sum[0], factor[0]);
+    g(b->got, N, ROWS, N, max[1], sum[1], factor[1]);
+    double worst = error_of(b, (size_t)ROWS * N, 1e-30);
+    for (size_t r = 0; r < ROWS; r++) {
+        const double wrong = fabs((double)sum[1][r] - (double)sum[0][r]) / (double)sum[0][r];
+        worst = fmax(worst, wrong / 2.0);
+        worst = fmax(worst, fabs((double)factor[1][r] - (double)factor[0][r]));
+        if (max[0][r] != max[1][r])
+            return INFINITY;
+    }
+    return worst;
 }
 
 static double try_softmax_bf16(bench *b, zoe_kernel_softmax_bf16 *c, zoe_kernel_softmax_bf16 *g)
@@ -221,6 +330,65 @@ static double try_winograd_output(bench *b, zoe_kernel_winograd_output *c,
     c(b->want, b->z, ZOE_PANEL, b->x, ZOE_PANEL);
     g(b->got, b->z, ZOE_PANEL, b->x, ZOE_PANEL);
     return error_of(b, 4 * (size_t)ZOE_PANEL, 0.0);
+}
+
+static double try_int8_peak(bench *b, zoe_kernel_int8_peak *c, zoe_kernel_int8_peak *g)
+{
+    return c(b->z, N) == g(b->z, N) ? 0.0 : INFINITY;
+}
+
+static double try_int8_round(bench *b, zoe_kernel_int8_round *c, zoe_kernel_int8_round *g)
+{
+    int8_t want[N], got[N];
+    c(want, b->z, 70.0f, N);
+    g(got, b->z, 70.0f, N);
+    return memcmp(want, got, sizeof want) == 0 ? 0.0 : INFINITY;
+}
+
+/* Any bytes. */
+static zoe_int8_product int8_product(const bench *b)
+{
+    return (zoe_int8_product){.a = (const int8_t *)b->z,
+                              .a_stride = 101,
+                              .w = (const int8_t *)b->x,
+                              .w_distance = 104 * ZOE_PANEL,
+                              .panels = 3,
+                              .rows = 19,
+                              .k = 104,
+                              .group = 64,
+                              .a_scale = b->y,
+                              .a_scale_stride = 2,
+                              .w_scale = b->y + N,
+                              .w_scale_distance = 2 * ZOE_PANEL};
+}
+
+static double try_int8_gemm(bench *b, zoe_kernel_int8_gemm *c, zoe_kernel_int8_gemm *g)
+{
+    enum { COUNT = 19 * 3 * ZOE_PANEL };
+    int32_t want[COUNT], got[COUNT];
+    const zoe_int8_product p = int8_product(b);
+    c(want, 3 * ZOE_PANEL, &p, false);
+    g(got, 3 * ZOE_PANEL, &p, false);
+    return memcmp(want, got, sizeof want) == 0 ? 0.0 : INFINITY;
+}
+
+static double try_int8_gemm_scaled(bench *b, zoe_kernel_int8_gemm_scaled *c,
+                                   zoe_kernel_int8_gemm_scaled *g)
+{
+    const zoe_int8_product p = int8_product(b);
+    c(b->want, 3 * ZOE_PANEL, &p, true);
+    g(b->got, 3 * ZOE_PANEL, &p, true);
+    return error_of(b, 19 * 3 * ZOE_PANEL, 0.0);
+}
+
+static double try_int8_scale(bench *b, zoe_kernel_int8_scale *c, zoe_kernel_int8_scale *g)
+{
+    int32_t sums[N];
+    for (size_t i = 0; i < N; i++)
+        sums[i] = (int32_t)(b->z[i] * 0x1p29f);
+    c(b->want, sums, b->x, 0.37f, N);
+    g(b->got, sums, b->x, 0.37f, N);
+    return error_of(b, N, 0.0);
 }
 
 /* ---- the list ---- */

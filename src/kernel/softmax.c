@@ -1,25 +1,24 @@
 /* Softmax over rows of scores: the definitions. */
 #include "kernel/kernel.h"
 
-static float softmax_step_c(float *s, size_t n, float scale, const float *bias, float *max,
-                            float *sum)
+static void softmax_step_c(float *s, size_t stride, size_t rows, size_t n, float *max, float *sum,
+                           float *factor)
 {
-    float m = *max;
-    for (size_t i = 0; i < n; i++) {
-        s[i] = bias ? s[i] * scale + bias[i] : s[i] * scale;
-        m = s[i] > m ? s[i] : m; /* passes over NaN, which then shows in the sum */
+    for (size_t r = 0; r < rows; r++, s += stride) {
+        float top = max[r];
+        for (size_t i = 0; i < n; i++)
+            top = s[i] > top ? s[i] : top; /* passes over NaN, which then shows in the sum */
+        /* With nothing above -inf yet, weights must be 2^-inf = 0 and not 2^(-inf + inf). */
+        const float origin = top == -INFINITY ? 0.0f : top;
+        double part = 0.0;
+        for (size_t i = 0; i < n; i++) {
+            s[i] = exp2f(s[i] - origin);
+            part += (double)s[i];
+        }
+        factor[r] = exp2f(max[r] - origin);
+        sum[r] = sum[r] * factor[r] + (float)part;
+        max[r] = top;
     }
-    /* With nothing above -inf yet, weights must be exp(-inf) = 0 and not exp(-inf + inf). */
-    const float origin = m == -INFINITY ? 0.0f : m;
-    const float factor = *max == origin ? 1.0f : expf(*max - origin);
-    float part = 0.0f;
-    for (size_t i = 0; i < n; i++) {
-        s[i] = expf(s[i] - origin);
-        part += s[i];
-    }
-    *sum = *sum * factor + part;
-    *max = m;
-    return factor;
 }
 
 static void softmax_bf16_c(float *s, size_t n, float scale, const float *bias, float extra)

@@ -83,6 +83,8 @@ typedef struct zoe_wan_dims {
     size_t image_positions; /* rows of their position embedding (first and last frame); 0: none */
     size_t adapter_rank; /* ranks of all LoRAs of one layer together, at most; work spaces for more
                                serve as well */
+    bool int8; /* large layers are in int8 (zoe_wan_quantise); work spaces for that serve the
+                  others as well */
     float eps;
 } zoe_wan_dims;
 
@@ -113,6 +115,21 @@ size_t zoe_wan_weight_bytes(const zoe_wan *wan);
  * ZOE_WAN_LORAS), ZOE_NOMEM; then nothing has changed. */
 enum { ZOE_WAN_LORAS = 8 };
 zoe_status zoe_wan_adapt(zoe_context *ctx, zoe_wan *wan, const zoe_lora *lora, float strength);
+
+/* Makes int8 of the large layers of the blocks, in memory of their own, with the LoRAs added so far;
+ * from then on these are computed in int8 (docs/NUMERICS.md), and what the store has of them is not
+ * needed any more: its pages are dropped block by block. Work spaces made for dims without int8 do not
+ * serve any more. Errors: ZOE_NOMEM, ZOE_NONFINITE (NaN or inf in a weight), ZOE_CANCELLED; what was
+ * made stays until zoe_wan_unquantise or zoe_wan_close. */
+zoe_status zoe_wan_quantise(zoe_context *ctx, zoe_wan *wan, const zoe_store *store);
+void zoe_wan_unquantise(zoe_wan *wan);
+/* What that takes, and what it makes needless. */
+typedef struct zoe_wan_int8_bytes {
+    size_t made;   /* the int8 weights */
+    size_t making; /* scratch while they are made */
+    size_t spared; /* mapped bytes that are not needed at once any more */
+} zoe_wan_int8_bytes;
+zoe_wan_int8_bytes zoe_wan_int8_bytes_of(const zoe_wan *wan);
 
 /* Keys and values of every cross-attention for one prompt, expert and branch. They do not change
  * over the steps. Padded context rows are all alike and stand as one row with its multiplicity. */
@@ -170,13 +187,24 @@ zoe_status zoe_wan_forward_still(zoe_context *ctx, const zoe_wan *wan, zoe_wan_w
 
 typedef struct zoe_vae zoe_vae;
 
+/* The store must stay open. */
 zoe_status zoe_vae_open(zoe_context *ctx, zoe_vae **vae, const zoe_store *store);
 void zoe_vae_close(zoe_vae *vae);
 size_t zoe_vae_channels(const zoe_vae *vae);     /* z */
 size_t zoe_vae_stride(const zoe_vae *vae);       /* pixels a side to a latent position: 8 or 16 */
-size_t zoe_vae_weight_bytes(const zoe_vae *vae); /* packed copies */
-size_t zoe_vae_encode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t H, size_t W);
-size_t zoe_vae_decode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t h, size_t w);
+size_t zoe_vae_weight_bytes(const zoe_vae *vae); /* packed copies of the encoder or the decoder */
+/* Buffers of zoe_vae_encode and zoe_vae_decode with these arguments. */
+size_t zoe_vae_encode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t F, size_t H,
+                            size_t W);
+size_t zoe_vae_decode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t f, size_t h,
+                            size_t w);
+
+/* The large layers can run in bands of rows, each for the whole clip before the next, with the bytes
+ * of whole frames. Bands of so many rows of pixels, a multiple of twice the stride (else
+ * ZOE_INVALID); 0, as at first: of about a tenth of the frame, where whole frames would take more than
+ * 512 MiB and bands less than that, as they do unless the clip is long; ZOE_VAE_WHOLE: never. */
+#define ZOE_VAE_WHOLE SIZE_MAX
+zoe_status zoe_vae_set_band(zoe_context *ctx, zoe_vae *vae, size_t rows);
 
 /* Fills frame `index`, [H, W, 3] f32 in [-1, 1] (channels last). */
 typedef zoe_status (*zoe_frame_source)(void *user, float *frame, size_t index);
@@ -185,15 +213,18 @@ typedef zoe_status (*zoe_frame_sink)(void *user, const float *frames, size_t ind
 typedef void (*zoe_chunk_done)(void *user, size_t done, size_t total);
 
 /* Encodes F = 4 n + 1 frames of H x W (multiples of the stride s) to latent [z, n + 1, H/s, W/s], the
- * normalised mean. Streams in chunks of 1, 4, 4 ... frames: memory does not grow with F. done may
- * be NULL. */
-zoe_status zoe_vae_encode(zoe_context *ctx, const zoe_vae *vae, float *latent, size_t F, size_t H,
+ * normalised mean. Whole frames stream in chunks of 1, 4, 4 ... and memory does not grow with F; in
+ * bands, the source is asked for all frames in each band. The first call packs the weights of the
+ * encoder, and frees the decoder's. done may be NULL. */
+zoe_status zoe_vae_encode(zoe_context *ctx, zoe_vae *vae, float *latent, size_t F, size_t H,
                           size_t W, zoe_frame_source source, void *user, zoe_chunk_done done,
                           const zoe_probe *probe);
 
-/* Decodes latent [z, f, h, w] to 4 f - 3 frames of s h x s w, which go to the sink as they come. */
-zoe_status zoe_vae_decode(zoe_context *ctx, const zoe_vae *vae, const float *latent, size_t f,
-                          size_t h, size_t w, zoe_frame_sink sink, void *user, zoe_chunk_done done,
+/* Decodes latent [z, f, h, w] to 4 f - 3 frames of s h x s w, which go to the sink in order: as they
+ * come, or in bands all at the end. Packs the decoder's weights like the above. A probe sees whole
+ * frames, so with one there are no bands. */
+zoe_status zoe_vae_decode(zoe_context *ctx, zoe_vae *vae, const float *latent, size_t f, size_t h,
+                          size_t w, zoe_frame_sink sink, void *user, zoe_chunk_done done,
                           const zoe_probe *probe);
 
 #endif

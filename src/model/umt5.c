@@ -225,17 +225,24 @@ static zoe_status linear(zoe_context *ctx, const umt5_run *r, zoe_tensor y, zoe_
                       r->work);
 }
 
+static zoe_status norm(zoe_context *ctx, zoe_tensor y, zoe_tensor x, float *gamma, size_t D)
+{
+    return zoe_rms_norm(ctx, &(zoe_rms_norm_args){.y = y,
+                                                  .x = x,
+                                                  .gamma = zoe_tensor_1d(gamma, ZOE_F32, D),
+                                                  .eps = 1e-6f,
+                                                  .order = ZOE_RMS_CAST_THEN_MUL,
+                                                  .round_gamma = true});
+}
+
 static zoe_status run_block(zoe_context *ctx, umt5_run *r, size_t i)
 {
     const umt5_block *b = &r->m->blocks[i];
     const size_t D = r->m->dim;
-    const float eps = 1e-6f;
     const zoe_tensor none = zoe_tensor_none();
-    const zoe_tensor norm1 = zoe_tensor_1d(b->norm1, ZOE_F32, D);
-    const zoe_tensor norm2 = zoe_tensor_1d(b->norm2, ZOE_F32, D);
 
     fill_bias(r, b->positions);
-    TRY(zoe_rms_norm(ctx, r->h, r->x, norm1, eps));
+    TRY(norm(ctx, r->h, r->x, b->norm1, D));
     TRY(linear(ctx, r, r->q, r->h, b->q, none));
     TRY(linear(ctx, r, r->k, r->h, b->k, none));
     TRY(linear(ctx, r, r->v, r->h, b->v, none));
@@ -247,10 +254,14 @@ static zoe_status run_block(zoe_context *ctx, umt5_run *r, size_t i)
     }
     TRY(linear(ctx, r, r->x, r->o, b->o, r->x));
 
-    TRY(zoe_rms_norm(ctx, r->h, r->x, norm2, eps));
+    TRY(norm(ctx, r->h, r->x, b->norm2, D));
     TRY(linear(ctx, r, r->gate, r->h, b->gate, none));
     TRY(linear(ctx, r, r->up, r->h, b->up, none));
-    TRY(zoe_geglu(ctx, r->up, r->gate, r->up));
+    TRY(zoe_glu(ctx, &(zoe_glu_args){.y = r->up,
+                                     .gate = r->gate,
+                                     .up = r->up,
+                                     .activation = ZOE_ACT_GELU_TANH,
+                                     .round_steps = r->up.dtype == ZOE_BF16}));
     if (r->probe) {
         TRY(linear(ctx, r, r->h, r->up, b->down, none));
         zoe_probe_block(r->probe, i, "ffn", r->h);
@@ -302,7 +313,7 @@ zoe_status zoe_umt5_encode(zoe_context *ctx, const zoe_umt5 *umt5, float *out, c
         TRY_GOTO(zoe_check_cancel(ctx));
         TRY_GOTO(run_block(ctx, &r, i));
     }
-    TRY_GOTO(zoe_rms_norm(ctx, r.h, r.x, zoe_tensor_1d(umt5->norm, ZOE_F32, umt5->dim), 1e-6f));
+    TRY_GOTO(norm(ctx, r.h, r.x, umt5->norm, umt5->dim));
     zoe_probe_see(probe, "out", r.h);
     zoe_widen(out, r.h.data, r.h.dtype, count * umt5->dim);
 done:

@@ -29,28 +29,176 @@ const vae_form zoe_vae_forms[2] = {
 
 enum { FRAME_STRIDE = 4 /* frames to a latent frame, but for the first */ };
 
-/* Bytes of a buffer that holds `frames` frames apart from the network's own. */
+/* Buffers up to this size are not worth bands, which take some 5 % more time: each call turns the
+ * weights of Winograd's form anew. */
+#define FEW_BYTES ((size_t)512 << 20)
+
+/* ---- how a pass is cut ---- */
+
+/* A pass over a clip: the part with attention, and the large one, which may run in bands, each with
+ * what lies between them kept for the whole clip; or both as one run, chunk after chunk. */
+typedef struct pass {
+    bool banded;
+    vae_part small, large; /* not banded: `large` is all */
+    size_t h, w, C;        /* what lies between: [chunks][h][w][C] */
+    size_t bytes;          /* of all buffers */
+} pass;
+
+static size_t times(size_t a, size_t b)
+{
+    size_t n;
+    return zoe_size_mul(&n, a, b) ? n : SIZE_MAX;
+}
+
+static size_t plus(size_t a, size_t b)
+{
+    size_t n;
+    return zoe_size_add(&n, a, b) ? n : SIZE_MAX;
+}
+
+/* Bytes of a buffer that holds `frames` frames apart from the networks' own. */
 static size_t frames_bytes(size_t frames, size_t H, size_t W)
 {
-    return zoe_arena_bytes(frames * H * W * 3, sizeof(float));
+    return zoe_arena_bytes(times(frames, times(H, times(W, 3))), sizeof(float));
 }
 
-size_t zoe_vae_encode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t H, size_t W)
+static size_t between_bytes(const pass *p)
 {
-    const size_t patch = vae->form->patch;
+    const size_t place = times(p->h, times(p->w, p->C));
+    return zoe_arena_bytes(times(p->large.chunks, place), sizeof(float));
+}
+
+/* Rows of pixels of a band: as told, else about a tenth of the frame. 0: no bands. */
+static size_t band_rows(const zoe_vae *vae, size_t H)
+{
+    const size_t unit = 2 * vae->form->stride;
+    const size_t tenth = (H / 10 + unit - 1) / unit * unit;
+    const size_t band = vae->band ? vae->band : zoe_max(tenth, unit);
+    return band >= H ? 0 : band;
+}
+
+/* Both ways, and which is taken: bands are, where they were asked for or save much memory. */
+static pass choose(const zoe_context *ctx, const zoe_vae *vae, pass whole, pass banded, size_t H,
+                   bool watched)
+{
+    const bool never = vae->band == ZOE_VAE_WHOLE || watched || band_rows(vae, H) == 0;
+    whole.bytes = plus(whole.bytes, zoe_vae_run_bytes(ctx, &whole.large));
+    if (never)
+        return whole;
+    banded.bytes = plus(banded.bytes, between_bytes(&banded));
+    banded.bytes = plus(banded.bytes, zoe_max(zoe_vae_run_bytes(ctx, &banded.small),
+                                              zoe_vae_run_bytes(ctx, &banded.large)));
+    banded.banded = true;
+    return vae->band || (whole.bytes > FEW_BYTES && banded.bytes < whole.bytes) ? banded : whole;
+}
+
+static pass encode_pass(const zoe_context *ctx, const zoe_vae *vae, size_t F, size_t H, size_t W,
+                        bool watched)
+{
+    const vae_net *net = &vae->encoder;
+    const size_t patch = vae->form->patch, stride = vae->form->stride;
     const size_t one = patch > 1 ? frames_bytes(1, H, W) : 0;
-    return one + frames_bytes(FRAME_STRIDE, H, W) +
-           zoe_vae_run_bytes(ctx, &vae->encoder, FRAME_STRIDE, H / patch, W / patch);
+    const size_t input = plus(one, frames_bytes(FRAME_STRIDE, H, W));
+    const vae_part all = {.net = net,
+                          .to = net->count,
+                          .chunks = (F + FRAME_STRIDE - 1) / FRAME_STRIDE,
+                          .first_frames = 1,
+                          .frames = FRAME_STRIDE,
+                          .H = H / patch,
+                          .W = W / patch};
+    pass whole = {.large = all, .bytes = input}, banded = whole;
+    banded.h = H / stride;
+    banded.w = W / stride;
+    banded.C = net->split ? net->layers[net->split - 1].out : 0;
+    banded.large.to = net->split;
+    banded.large.band = band_rows(vae, H) / stride;
+    banded.small = (vae_part){.net = net,
+                              .from = net->split,
+                              .to = net->count,
+                              .chunks = all.chunks,
+                              .first_frames = 1,
+                              .frames = 1,
+                              .H = banded.h,
+                              .W = banded.w};
+    return choose(ctx, vae, whole, banded, H, watched || net->split == 0);
 }
 
-size_t zoe_vae_decode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t h, size_t w)
+static pass decode_pass(const zoe_context *ctx, const zoe_vae *vae, size_t f, size_t h, size_t w,
+                        bool watched)
 {
-    const size_t stride = vae->form->stride;
-    const size_t frames =
-        vae->form->patch > 1 ? frames_bytes(FRAME_STRIDE, stride * h, stride * w) : 0;
-    return frames + zoe_arena_bytes(h * w * vae->z, sizeof(float)) +
-           zoe_vae_run_bytes(ctx, &vae->decoder, 1, h, w);
+    const vae_net *net = &vae->decoder;
+    const size_t patch = vae->form->patch, stride = vae->form->stride;
+    const size_t H = times(h, stride), W = times(w, stride);
+    const size_t frames = plus(times(FRAME_STRIDE, f ? f - 1 : 0), 1);
+    const size_t latent = zoe_arena_bytes(times(times(h, w), vae->z), sizeof(float));
+    const size_t chunk = patch > 1 ? frames_bytes(FRAME_STRIDE, H, W) : 0;
+    const vae_part all = {
+        .net = net, .to = net->count, .chunks = f, .first_frames = 1, .frames = 1, .H = h, .W = w};
+    pass whole = {.large = all, .bytes = plus(latent, chunk)}, banded = whole;
+    banded.bytes = plus(banded.bytes, frames_bytes(frames, H, W));
+    banded.h = h;
+    banded.w = w;
+    banded.C = net->split ? net->layers[net->split - 1].out : 0;
+    banded.small = all;
+    banded.small.to = net->split;
+    banded.large.from = net->split;
+    banded.large.band = band_rows(vae, H) / patch;
+    return choose(ctx, vae, whole, banded, H, watched || net->split == 0);
 }
+
+size_t zoe_vae_encode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t F, size_t H,
+                            size_t W)
+{
+    return encode_pass(ctx, vae, F, H, W, false).bytes;
+}
+
+size_t zoe_vae_decode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t f, size_t h,
+                            size_t w)
+{
+    return decode_pass(ctx, vae, f, h, w, false).bytes;
+}
+
+zoe_status zoe_vae_set_band(zoe_context *ctx, zoe_vae *vae, size_t rows)
+{
+    const size_t unit = 2 * vae->form->stride;
+    if (rows != ZOE_VAE_WHOLE && rows % unit != 0)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "bands of %zu rows of pixels: the %s VAE wants a multiple of %zu", rows,
+                        vae->form->name, unit);
+    vae->band = rows;
+    return ZOE_OK;
+}
+
+/* A buffer for what lies between the two parts. */
+static zoe_status take_between(zoe_context *ctx, const pass *p, void **between)
+{
+    return zoe_alloc(ctx, between, between_bytes(p), 1, "features of the VAE");
+}
+
+/* Rows `rows` of what lies between for chunk t: [1, rows, w, C]. */
+static zoe_tensor between_rows(const pass *p, void *between, size_t t, vae_rows rows)
+{
+    float *data = between;
+    data += (t * p->h + rows.first) * p->w * p->C;
+    return zoe_tensor_4d(data, ZOE_F32, 1, rows.end - rows.first, p->w, p->C);
+}
+
+/* Progress of a banded pass in chunks: told when a whole one more is reached. */
+typedef struct meter {
+    zoe_chunk_done done;
+    void *user;
+    size_t chunks, bands, passed;
+} meter;
+
+static void count_one(meter *m)
+{
+    const size_t before = m->passed / m->bands;
+    m->passed++;
+    if (m->done && m->passed / m->bands > before)
+        m->done(m->user, m->passed / m->bands, m->chunks);
+}
+
+/* ---- encoder ---- */
 
 /* Patches of a frame [H, W, 3] become channels: (colour, column in the patch, row in the patch), the
  * row fastest. In reverse if `back`. */
@@ -103,42 +251,136 @@ static zoe_status read_chunk(const zoe_vae *m, float *input, float *frame, size_
     return ZOE_OK;
 }
 
-zoe_status zoe_vae_encode(zoe_context *ctx, const zoe_vae *vae, float *latent, size_t F, size_t H,
+/* What the encoder works on. */
+typedef struct encoding {
+    zoe_context *ctx;
+    const zoe_vae *vae;
+    const pass *pass;
+    float *latent;
+    size_t f, H, W;
+    zoe_frame_source source;
+    void *user;
+    zoe_chunk_done done;
+    const zoe_probe *probe;
+    float *input, *frame; /* frames of a chunk as the network takes them, one as it comes */
+} encoding;
+
+static size_t chunk_frames(size_t t)
+{
+    return t == 0 ? 1 : FRAME_STRIDE;
+}
+
+static size_t chunk_first(size_t t)
+{
+    return t == 0 ? 0 : FRAME_STRIDE * (t - 1) + 1;
+}
+
+/* Chunk t of the clip, rows `rows` of it (in the network's own). */
+static zoe_status read_rows(const encoding *e, zoe_tensor *x, size_t t, vae_rows rows)
+{
+    const size_t patch = e->vae->form->patch, count = chunk_frames(t);
+    const size_t h = e->H / patch, w = e->W / patch, C = 3 * patch * patch;
+    TRY(read_chunk(e->vae, e->input, e->frame, e->H, e->W, e->source, e->user, chunk_first(t),
+                   count));
+    *x = zoe_tensor_4d(e->input + rows.first * w * C, ZOE_F32, count, h, w, C);
+    x->shape[1] = rows.end - rows.first;
+    return ZOE_OK;
+}
+
+static zoe_status encode_whole(const encoding *e, vae_run *run)
+{
+    TRY(zoe_vae_run_new(e->ctx, run, &e->pass->large));
+    for (size_t t = 0; t < e->f; t++) {
+        zoe_tensor x, moments;
+        TRY(read_rows(e, &x, t, zoe_vae_run_takes(run)));
+        TRY(zoe_vae_run_chunk(e->ctx, run, &moments, x, "enc", e->probe));
+        store_mean(e->vae, e->latent, moments, t, e->f);
+        if (e->done)
+            e->done(e->user, t + 1, e->f);
+    }
+    return ZOE_OK;
+}
+
+/* The large layers, band by band. */
+static zoe_status encode_bands(const encoding *e, vae_run *run, void *between)
+{
+    TRY(zoe_vae_run_new(e->ctx, run, &e->pass->large));
+    const size_t bands = zoe_vae_run_bands(run);
+    meter m = {.done = e->done, .user = e->user, .chunks = e->f, .bands = bands};
+    for (size_t band = 0; band < bands; band++) {
+        zoe_vae_run_band(run, band);
+        for (size_t t = 0; t < e->f; t++) {
+            zoe_tensor x, y;
+            TRY(read_rows(e, &x, t, zoe_vae_run_takes(run)));
+            TRY(zoe_vae_run_chunk(e->ctx, run, &y, x, "enc", NULL));
+            const zoe_tensor to = between_rows(e->pass, between, t, zoe_vae_run_gives(run));
+            memcpy(to.data, y.data, zoe_tensor_count(to) * sizeof(float));
+            count_one(&m);
+        }
+    }
+    return ZOE_OK;
+}
+
+/* The layers that see whole frames. */
+static zoe_status encode_rest(const encoding *e, vae_run *run, void *between)
+{
+    TRY(zoe_vae_run_new(e->ctx, run, &e->pass->small));
+    for (size_t t = 0; t < e->f; t++) {
+        zoe_tensor moments;
+        const zoe_tensor x = between_rows(e->pass, between, t, (vae_rows){0, e->pass->h});
+        TRY(zoe_vae_run_chunk(e->ctx, run, &moments, x, "enc", NULL));
+        store_mean(e->vae, e->latent, moments, t, e->f);
+    }
+    return ZOE_OK;
+}
+
+zoe_status zoe_vae_encode(zoe_context *ctx, zoe_vae *vae, float *latent, size_t F, size_t H,
                           size_t W, zoe_frame_source source, void *user, zoe_chunk_done done,
                           const zoe_probe *probe)
 {
-    const size_t f = (F + FRAME_STRIDE - 1) / FRAME_STRIDE, stride = vae->form->stride;
-    const size_t patch = vae->form->patch, h = H / patch, w = W / patch;
+    const size_t stride = vae->form->stride;
     if (F % FRAME_STRIDE != 1 || H == 0 || W == 0 || H % stride || W % stride)
         return zoe_fail(ctx, ZOE_INVALID,
                         "cannot encode %zu frames of %zu x %zu: 4 n + 1 frames and sides that are "
                         "multiples of %zu are wanted",
                         F, W, H, stride);
     zoe_status status;
-    vae_run run;
-    void *input = NULL, *frame = NULL;
-    TRY(zoe_vae_run_new(ctx, &run, &vae->encoder, FRAME_STRIDE, h, w));
-    TRY_GOTO(zoe_alloc(ctx, &input, FRAME_STRIDE * H * W * 3, sizeof(float), "frames"));
-    if (patch > 1)
-        TRY_GOTO(zoe_alloc(ctx, &frame, H * W * 3, sizeof(float), "frame"));
-    for (size_t t = 0, first = 0; t < f; t++) {
-        const size_t count = t == 0 ? 1 : FRAME_STRIDE;
-        zoe_tensor moments;
-        TRY_GOTO(read_chunk(vae, input, frame, H, W, source, user, first, count));
-        TRY_GOTO(zoe_vae_run_chunk(ctx, &run, &moments,
-                                   zoe_tensor_4d(input, ZOE_F32, count, h, w, 3 * patch * patch),
-                                   "enc", probe));
-        store_mean(vae, latent, moments, t, f);
-        first += count;
-        if (done)
-            done(user, t + 1, f);
-    }
+    vae_run run = {0};
+    void *input = NULL, *frame = NULL, *between = NULL;
+    TRY(zoe_vae_pack(ctx, vae, true));
+    const pass p = encode_pass(ctx, vae, F, H, W, probe != NULL);
+    encoding e = {.ctx = ctx,
+                  .vae = vae,
+                  .pass = &p,
+                  .latent = latent,
+                  .f = p.large.chunks,
+                  .H = H,
+                  .W = W,
+                  .source = source,
+                  .user = user,
+                  .done = done,
+                  .probe = probe};
+    TRY_GOTO(zoe_alloc(ctx, &input, frames_bytes(FRAME_STRIDE, H, W), 1, "frames"));
+    if (vae->form->patch > 1)
+        TRY_GOTO(zoe_alloc(ctx, &frame, frames_bytes(1, H, W), 1, "frame"));
+    e.input = input;
+    e.frame = frame;
+    if (p.banded) {
+        TRY_GOTO(take_between(ctx, &p, &between));
+        TRY_GOTO(encode_bands(&e, &run, between));
+        zoe_vae_run_free(&run);
+        status = encode_rest(&e, &run, between);
+    } else
+        status = encode_whole(&e, &run);
 done:
+    zoe_free(between);
     zoe_free(frame);
     zoe_free(input);
     zoe_vae_run_free(&run);
     return status;
 }
+
+/* ---- decoder ---- */
 
 /* Latent frame t of [z, f, h, w], denormalised and through the 1x1x1 convolution, as x [1, h, w,
  * z]. */
@@ -160,33 +402,136 @@ static void load_latent(const zoe_vae *m, float *x, const float *latent, size_t 
     }
 }
 
-zoe_status zoe_vae_decode(zoe_context *ctx, const zoe_vae *vae, const float *latent, size_t f,
-                          size_t h, size_t w, zoe_frame_sink sink, void *user, zoe_chunk_done done,
+/* What the decoder works on. */
+typedef struct decoding {
+    zoe_context *ctx;
+    const zoe_vae *vae;
+    const pass *pass;
+    const float *latent;
+    size_t f, h, w;
+    zoe_frame_sink sink;
+    void *user;
+    zoe_chunk_done done;
+    const zoe_probe *probe;
+    float *x;    /* a frame of the latent */
+    float *clip; /* frames of a chunk, if the network gives patches */
+} decoding;
+
+/* Frames of chunk t as the network gives them go to the sink. */
+static zoe_status give(const decoding *d, const float *frames, size_t t)
+{
+    const size_t patch = d->vae->form->patch, stride = d->vae->form->stride;
+    const size_t H = d->h * stride, W = d->w * stride, count = chunk_frames(t);
+    for (size_t i = 0; d->clip && i < count; i++)
+        patchify((float *)(uintptr_t)frames + i * H * W * 3, d->clip + i * H * W * 3, H, W, patch,
+                 true);
+    return d->sink(d->user, d->clip ? d->clip : frames, chunk_first(t), count);
+}
+
+static zoe_tensor take_latent(const decoding *d, size_t t)
+{
+    load_latent(d->vae, d->x, d->latent, t, d->f, d->h * d->w);
+    return zoe_tensor_4d(d->x, ZOE_F32, 1, d->h, d->w, d->vae->z);
+}
+
+static zoe_status decode_whole(const decoding *d, vae_run *run)
+{
+    TRY(zoe_vae_run_new(d->ctx, run, &d->pass->large));
+    for (size_t t = 0; t < d->f; t++) {
+        zoe_tensor frames;
+        TRY(zoe_vae_run_chunk(d->ctx, run, &frames, take_latent(d, t), "dec", d->probe));
+        TRY(give(d, frames.data, t));
+        if (d->done)
+            d->done(d->user, t + 1, d->f);
+    }
+    return ZOE_OK;
+}
+
+/* The layers that see whole frames. */
+static zoe_status decode_start(const decoding *d, vae_run *run, void *between)
+{
+    TRY(zoe_vae_run_new(d->ctx, run, &d->pass->small));
+    for (size_t t = 0; t < d->f; t++) {
+        zoe_tensor y;
+        TRY(zoe_vae_run_chunk(d->ctx, run, &y, take_latent(d, t), "dec", NULL));
+        const zoe_tensor to = between_rows(d->pass, between, t, (vae_rows){0, d->pass->h});
+        memcpy(to.data, y.data, zoe_tensor_count(to) * sizeof(float));
+    }
+    return ZOE_OK;
+}
+
+/* The large layers band by band, into all frames [F][H][W][C] of the network's own form. */
+static zoe_status decode_bands(const decoding *d, vae_run *run, void *between, float *frames)
+{
+    const size_t patch = d->vae->form->patch, stride = d->vae->form->stride / patch;
+    const size_t row = d->w * stride * 3 * patch * patch, frame = d->h * stride * row;
+    TRY(zoe_vae_run_new(d->ctx, run, &d->pass->large));
+    const size_t bands = zoe_vae_run_bands(run);
+    meter m = {.done = d->done, .user = d->user, .chunks = d->f, .bands = bands};
+    for (size_t band = 0; band < bands; band++) {
+        zoe_vae_run_band(run, band);
+        const vae_rows out = zoe_vae_run_gives(run);
+        for (size_t t = 0; t < d->f; t++) {
+            zoe_tensor y;
+            const zoe_tensor x = between_rows(d->pass, between, t, zoe_vae_run_takes(run));
+            TRY(zoe_vae_run_chunk(d->ctx, run, &y, x, "dec", NULL));
+            for (size_t i = 0; i < y.shape[0]; i++)
+                memcpy(frames + (chunk_first(t) + i) * frame + out.first * row,
+                       (const float *)y.data + (ptrdiff_t)i * y.stride[0],
+                       (out.end - out.first) * row * sizeof(float));
+            count_one(&m);
+        }
+    }
+    return ZOE_OK;
+}
+
+static zoe_status decode_in_bands(const decoding *d, vae_run *run)
+{
+    const size_t stride = d->vae->form->stride, H = d->h * stride, W = d->w * stride;
+    void *between = NULL, *frames = NULL;
+    zoe_status status;
+    TRY_GOTO(take_between(d->ctx, d->pass, &between));
+    TRY_GOTO(decode_start(d, run, between));
+    zoe_vae_run_free(run);
+    TRY_GOTO(zoe_alloc(d->ctx, &frames, frames_bytes(chunk_first(d->f), H, W), 1, "frames"));
+    TRY_GOTO(decode_bands(d, run, between, frames));
+    for (size_t t = 0; t < d->f; t++)
+        TRY_GOTO(give(d, (const float *)frames + chunk_first(t) * H * W * 3, t));
+done:
+    zoe_free(frames);
+    zoe_free(between);
+    return status;
+}
+
+zoe_status zoe_vae_decode(zoe_context *ctx, zoe_vae *vae, const float *latent, size_t f, size_t h,
+                          size_t w, zoe_frame_sink sink, void *user, zoe_chunk_done done,
                           const zoe_probe *probe)
 {
     if (f == 0 || h == 0 || w == 0)
         return zoe_fail(ctx, ZOE_INVALID, "cannot decode a latent of %zu x %zu x %zu", f, h, w);
-    const size_t H = h * vae->form->stride, W = w * vae->form->stride, patch = vae->form->patch;
+    const size_t H = h * vae->form->stride, W = w * vae->form->stride;
     zoe_status status;
-    vae_run run;
+    vae_run run = {0};
     void *x = NULL, *clip = NULL;
-    TRY(zoe_vae_run_new(ctx, &run, &vae->decoder, 1, h, w));
+    TRY(zoe_vae_pack(ctx, vae, false));
+    const pass p = decode_pass(ctx, vae, f, h, w, probe != NULL);
+    decoding d = {.ctx = ctx,
+                  .vae = vae,
+                  .pass = &p,
+                  .latent = latent,
+                  .f = f,
+                  .h = h,
+                  .w = w,
+                  .sink = sink,
+                  .user = user,
+                  .done = done,
+                  .probe = probe};
     TRY_GOTO(zoe_alloc(ctx, &x, h * w * vae->z, sizeof(float), "latent frame"));
-    if (patch > 1)
-        TRY_GOTO(zoe_alloc(ctx, &clip, FRAME_STRIDE * H * W * 3, sizeof(float), "frames"));
-    for (size_t t = 0, first = 0; t < f; t++) {
-        zoe_tensor frames;
-        load_latent(vae, x, latent, t, f, h * w);
-        TRY_GOTO(zoe_vae_run_chunk(ctx, &run, &frames, zoe_tensor_4d(x, ZOE_F32, 1, h, w, vae->z),
-                                   "dec", probe));
-        for (size_t i = 0; clip && i < frames.shape[0]; i++)
-            patchify((float *)frames.data + i * H * W * 3, (float *)clip + i * H * W * 3, H, W,
-                     patch, true);
-        TRY_GOTO(sink(user, clip ? clip : frames.data, first, frames.shape[0]));
-        first += frames.shape[0];
-        if (done)
-            done(user, t + 1, f);
-    }
+    if (vae->form->patch > 1)
+        TRY_GOTO(zoe_alloc(ctx, &clip, frames_bytes(FRAME_STRIDE, H, W), 1, "frames"));
+    d.x = x;
+    d.clip = clip;
+    status = p.banded ? decode_in_bands(&d, &run) : decode_whole(&d, &run);
 done:
     zoe_free(clip);
     zoe_free(x);

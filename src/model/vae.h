@@ -42,6 +42,10 @@ typedef struct vae_layer {
 typedef struct vae_net {
     vae_layer *layers;
     size_t count;
+    /* Attention sees whole frames. Layers from `split` on (decoder) or before it (encoder) have none,
+     * and are the large ones; they may run in bands of rows. */
+    size_t split;
+    bool packed; /* are the convolutions' weights there? */
 } vae_net;
 
 /* What tells one Wan VAE from another beside its tensors. */
@@ -57,44 +61,84 @@ enum { VAE_Z_MAX = 48 };
 
 struct zoe_vae {
     const vae_form *form;
+    const zoe_store *store;
     size_t z;
     vae_net encoder, decoder;
     zoe_tensor quant, post_quant; /* [2 z, 2 z], [z, z]: 1x1x1 convolutions on the latent */
     float *quant_bias, *post_quant_bias;
     zoe_vectors vectors;
-    size_t packed_bytes;
+    size_t band; /* rows of pixels; see zoe_vae_set_band */
 };
 
-/* Frames that a causal convolution saw last. */
-typedef struct vae_past {
-    float *frames; /* room for 2 */
-    size_t count;  /* 0 to 2 */
-} vae_past;
+/* Makes the weights of one net ready, and frees those of the other. */
+zoe_status zoe_vae_pack(zoe_context *ctx, zoe_vae *vae, bool encoder);
 
-enum { VAE_SLOTS = 3 }; /* convolutions of one layer that look back: conv1, conv2, time */
+/* What one convolution of a layer keeps between calls. Each has its own frames before the chunk; a
+ * layer that looks down has rows above the band besides, for every frame of the clip. */
+typedef struct vae_slot {
+    float *past;  /* [past_frames][rows][W][C]: frames seen last, rows of the present band */
+    size_t count; /* how many are there */
+    float *rows;  /* [frames][row_room][W][C]: rows of the bands before, as many as are wanted */
+    size_t seen;  /* frames of this band that have passed */
+    /* rooms, found by measuring: frames, elements of a frame; frames of the clip, rows, elements of
+     * a row */
+    size_t past_frames, past_room, frames, row_room, row_size;
+} vae_slot;
 
-/* One pass over a clip. */
-typedef struct vae_run {
+/* Input; conv1 and conv2; in time. */
+enum { VAE_SLOT_IN, VAE_SLOT_CONV1, VAE_SLOT_CONV2, VAE_SLOT_TIME, VAE_SLOTS };
+
+/* Some layers of a net, how the clip is cut for them in time (chunks) and in space (bands). */
+typedef struct vae_part {
     const vae_net *net;
-    size_t H, W;                 /* of the input */
-    vae_past (*past)[VAE_SLOTS]; /* [net->count] */
-    float *buffers[3];           /* activations in turn */
-    size_t room;                 /* elements of each buffer */
-    float *kept;                 /* input of the level at work */
+    size_t from, to;                     /* layers from .. to - 1 */
+    size_t chunks, first_frames, frames; /* of the first chunk and of each other, at the input */
+    size_t H, W;                         /* of whole frames, at the input */
+    size_t band;                         /* rows of the output, even; 0: whole frames */
+} vae_part;
+
+/* One pass over a clip: for each band, each chunk. Arrays by layer have net->count + 1 elements, for
+ * what lies between the layers too. */
+typedef struct vae_run {
+    vae_part part;
+    vae_slot (*slots)[VAE_SLOTS];
+    size_t *heights;   /* rows of whole frames before each layer */
+    size_t *before;    /* rows before each layer that earlier bands had */
+    size_t *ends;      /* and with those of this band */
+    float *buffers[3]; /* activations in turn */
+    size_t room;       /* elements of each buffer */
+    float *kept;       /* input of the level at work */
     size_t kept_room;
     zoe_workspace work;
     zoe_arena arena;
-    size_t chunk; /* how many chunks were run */
+    void *arrays;
+    size_t chunk; /* how many chunks of this band were run */
 } vae_run;
 
-size_t zoe_vae_run_bytes(const zoe_context *ctx, const vae_net *net, size_t T, size_t H, size_t W);
-/* Buffers for chunks of at most T frames of H x W. */
-zoe_status zoe_vae_run_new(zoe_context *ctx, vae_run *run, const vae_net *net, size_t T, size_t H,
-                           size_t W);
+/* Bytes of the buffers; SIZE_MAX: they cannot be told. */
+size_t zoe_vae_run_bytes(const zoe_context *ctx, const vae_part *part);
+zoe_status zoe_vae_run_new(zoe_context *ctx, vae_run *run, const vae_part *part);
 void zoe_vae_run_free(vae_run *run);
-/* Sends a chunk through the net. in [T, H, W, C]; the result lies in a buffer of the run until the
- * next chunk. */
+/* Bands of this run, 1 without. Begins number `band`; they come in order. */
+size_t zoe_vae_run_bands(const vae_run *run);
+void zoe_vae_run_band(vae_run *run, size_t band);
+/* Rows of the input that the present band adds, and of the output that it makes. */
+typedef struct vae_rows {
+    size_t first, end;
+} vae_rows;
+vae_rows zoe_vae_run_takes(const vae_run *run);
+vae_rows zoe_vae_run_gives(const vae_run *run);
+/* Sends a chunk of the present band through the layers. in [T, rows, W, C], frames at any stride; it
+ * may be written to. The result lies in a buffer of the run (or is `in`) until the next chunk. */
 zoe_status zoe_vae_run_chunk(zoe_context *ctx, vae_run *run, zoe_tensor *out, zoe_tensor in,
                              const char *prefix, const zoe_probe *probe);
+
+/* What a layer does to the height of frames. */
+size_t zoe_vae_height(const vae_layer *layer, size_t H);
+
+/* y += kept, brought to y's form, for the rows of y: y[:, 0] is row y_first of the whole, kept[:, 0]
+ * is kept_first. Wan 2.2; up: kept is the smaller; chunk 0 is the first frame. */
+void zoe_vae_add_kept(const zoe_context *ctx, const vae_layer *level, zoe_tensor y, size_t y_first,
+                      zoe_tensor kept, size_t kept_first, bool up, bool first_chunk);
 
 #endif

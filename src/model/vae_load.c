@@ -13,6 +13,8 @@ typedef struct loader {
     zoe_context *ctx;
     zoe_vae *m;
     const zoe_store *store;
+    bool again; /* the layers are known, only their convolutions are made anew */
+    bool pack;  /* with their weights, not their extents alone */
 } loader;
 
 static bool has(const loader *l, const char *prefix, const char *name)
@@ -42,7 +44,8 @@ static zoe_status take_rows(zoe_context *ctx, zoe_tensor *t, void **copy, size_t
 }
 
 /* The weight and bias prefix+name with this many channels and kernel kt x kh x kw (kt 0: a 2-D
- * convolution), packed. Outputs first .. first + count - 1 only; count 0 means all. */
+ * convolution), packed, or their extents alone. Outputs first .. first + count - 1 only; count 0 means
+ * all. */
 static zoe_status load_conv(const loader *l, zoe_conv_weights **packed, const char *prefix,
                             const char *name, size_t out, size_t in, size_t kt, size_t k,
                             size_t first, size_t count)
@@ -64,9 +67,15 @@ static zoe_status load_conv(const loader *l, zoe_conv_weights **packed, const ch
         return zoe_fail(l->ctx, ZOE_UNSUPPORTED,
                         "%s: tensor %s is f64; a float type up to f32 is wanted",
                         zoe_store_path(l->store), full);
-    TRY_GOTO(take_rows(l->ctx, &w, &copies[0], first, count ? count : out));
-    TRY_GOTO(take_rows(l->ctx, &bias, &copies[1], first, count ? count : out));
-    l->m->packed_bytes += zoe_conv_weights_bytes(w);
+    if (l->pack) {
+        TRY_GOTO(take_rows(l->ctx, &w, &copies[0], first, count ? count : out));
+        TRY_GOTO(take_rows(l->ctx, &bias, &copies[1], first, count ? count : out));
+    } else {
+        w.shape[0] = bias.shape[0] = count ? count : out;
+        w.data = NULL;
+        w.scaling = bias.scaling = NULL;
+    }
+    zoe_conv_weights_free(*packed);
     TRY_GOTO(zoe_conv_weights_new(l->ctx, packed, w, bias));
 done:
     zoe_free(copies[0]);
@@ -83,7 +92,8 @@ static zoe_status load_all(const loader *l, zoe_conv_weights **packed, const cha
 static zoe_status load_vector(const loader *l, float **values, const char *prefix, const char *name,
                               size_t n)
 {
-    return zoe_vector(l->ctx, &l->m->vectors, l->store, values, prefix, name, n);
+    return l->again ? ZOE_OK
+                    : zoe_vector(l->ctx, &l->m->vectors, l->store, values, prefix, name, n);
 }
 
 /* A 1x1x1 convolution on the latent, [channels, channels]: small, and used value by value. */
@@ -422,6 +432,17 @@ static zoe_status check_all_used(const loader *l)
     return ZOE_OK;
 }
 
+/* Where the part with attention ends (decoder) or begins (encoder). */
+static void find_split(vae_net *net, bool encoder)
+{
+    net->split = encoder ? net->count : 0;
+    for (size_t n = 0; n < net->count; n++) {
+        const size_t i = encoder ? net->count - 1 - n : n;
+        if (net->layers[i].kind == VAE_ATTENTION)
+            net->split = encoder ? i : i + 1;
+    }
+}
+
 static zoe_status load(const loader *l)
 {
     zoe_vae *m = l->m;
@@ -439,6 +460,8 @@ static zoe_status load(const loader *l)
     TRY(load_net(l, &m->decoder, false, m->z));
     TRY(check_strides(l, &m->encoder, "encoder"));
     TRY(check_strides(l, &m->decoder, "decoder"));
+    find_split(&m->encoder, true);
+    find_split(&m->decoder, false);
     TRY(check_levels(l, &m->encoder, "encoder"));
     TRY(check_levels(l, &m->decoder, "decoder"));
     if (m->encoder.layers[m->encoder.count - 1].out != 2 * m->z ||
@@ -451,30 +474,77 @@ static zoe_status load(const loader *l)
     return check_all_used(l);
 }
 
-zoe_status zoe_vae_open(zoe_context *ctx, zoe_vae **vae, const zoe_store *store)
+enum { CONVS = 5 };
+
+static zoe_conv_weights **conv_of(vae_layer *y, size_t i)
 {
-    void *p;
-    *vae = NULL;
-    TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **vae, "VAE"));
-    const zoe_status status = load(&(loader){.ctx = ctx, .m = p, .store = store});
-    if (status != ZOE_OK)
-        zoe_vae_close(p);
-    else
-        *vae = p;
-    return status;
+    zoe_conv_weights **const all[CONVS] = {&y->conv1, &y->conv2, &y->shortcut, &y->time,
+                                           &y->time_odd};
+    return all[i];
 }
 
 static void free_net(vae_net *net)
 {
-    for (size_t i = 0; i < net->count; i++) {
-        const vae_layer *y = &net->layers[i];
-        zoe_conv_weights_free(y->conv1);
-        zoe_conv_weights_free(y->conv2);
-        zoe_conv_weights_free(y->shortcut);
-        zoe_conv_weights_free(y->time);
-        zoe_conv_weights_free(y->time_odd);
-    }
+    for (size_t i = 0; i < net->count; i++)
+        for (size_t k = 0; k < CONVS; k++)
+            zoe_conv_weights_free(*conv_of(&net->layers[i], k));
     zoe_free(net->layers);
+}
+
+zoe_status zoe_vae_open(zoe_context *ctx, zoe_vae **vae, const zoe_store *store)
+{
+    zoe_vae *m;
+    void *p;
+    *vae = NULL;
+    TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **vae, "VAE"));
+    m = p;
+    m->store = store;
+    const zoe_status status = load(&(loader){.ctx = ctx, .m = m, .store = store});
+    if (status != ZOE_OK)
+        zoe_vae_close(m);
+    else
+        *vae = m;
+    return status;
+}
+
+/* All layers of a net once more, for their convolutions. */
+static zoe_status load_again(const loader *l, vae_net *net, const char *part)
+{
+    net->packed = false;
+    for (size_t i = 0; i < net->count; i++) {
+        char prefix[96];
+        if (net->layers[i].kind == VAE_LEVEL || net->layers[i].kind == VAE_LEVEL_END)
+            continue;
+        snprintf(prefix, sizeof prefix, "%s.%s.", part, net->layers[i].name);
+        TRY(load_layer(l, &net->layers[i], prefix));
+    }
+    return ZOE_OK;
+}
+
+zoe_status zoe_vae_pack(zoe_context *ctx, zoe_vae *vae, bool encoder)
+{
+    vae_net *const net = encoder ? &vae->encoder : &vae->decoder;
+    vae_net *const other = encoder ? &vae->decoder : &vae->encoder;
+    loader l = {.ctx = ctx, .m = vae, .store = vae->store, .again = true};
+    if (other->packed)
+        TRY(load_again(&l, other, encoder ? "decoder" : "encoder"));
+    if (net->packed)
+        return ZOE_OK;
+    l.pack = true;
+    TRY(load_again(&l, net, encoder ? "encoder" : "decoder"));
+    net->packed = true;
+    zoe_store_drop(vae->store);
+    return ZOE_OK;
+}
+
+/* Bytes of the packed weights of a net, known from their extents. */
+static size_t packed_bytes(const vae_net *net)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < net->count; i++)
+        for (size_t k = 0; k < CONVS; k++)
+            bytes += zoe_conv_weights_size(*conv_of(&net->layers[i], k));
+    return bytes;
 }
 
 void zoe_vae_close(zoe_vae *vae)
@@ -499,5 +569,5 @@ size_t zoe_vae_stride(const zoe_vae *vae)
 
 size_t zoe_vae_weight_bytes(const zoe_vae *vae)
 {
-    return vae->packed_bytes + vae->vectors.bytes;
+    return zoe_max(packed_bytes(&vae->encoder), packed_bytes(&vae->decoder)) + vae->vectors.bytes;
 }

@@ -1,13 +1,12 @@
-/* Wan VAE: a chunk of frames through a line of layers, with the frames that causal convolutions
- * remember.
+/* Wan VAE: a chunk of a band of frames through a line of layers, with the frames and rows that
+ * convolutions remember.
  *
- * The same walk serves planning: in a dry run nothing is computed, only sizes are noted.
+ * The same walk serves planning: in a dry run nothing is computed, only sizes are noted. With a
+ * single band, which has every row, nothing is kept between bands and no row is copied.
  * Source: Wan2.1 wan/modules/vae.py; spec of the caches in docs/NUMERICS.md. */
-#include "model/vae.h"
+#include "model/vae_walk.h"
 
 #include <stdio.h>
-
-enum { SLOT_CONV1, SLOT_CONV2, SLOT_TIME };
 
 /* What the layers of one chunk share. */
 typedef struct walk {
@@ -15,24 +14,58 @@ typedef struct walk {
     vae_run *run;
     bool dry;
     size_t i;          /* layer */
-    size_t at;         /* buffer that holds x; 3: none does (the chunk's input) */
-    zoe_tensor x;      /* [T, H, W, C] */
+    size_t at;         /* buffer that holds x, or one that may be used if none does */
+    zoe_tensor x;      /* [T, rows, W, C]: rows before[i] .. ends[i] - 1 */
     zoe_tensor kept;   /* input of the level at work */
-    size_t *past_room; /* dry: [count * VAE_SLOTS], elements of one frame */
+    size_t kept_first; /* its first row */
     const char *prefix;
     const zoe_probe *probe;
 } walk;
 
 static const vae_layer *layer_of(const walk *s)
 {
-    return &s->run->net->layers[s->i];
+    return &s->run->part.net->layers[s->i];
 }
 
+static vae_slot *slot_of(const walk *s, size_t slot)
+{
+    return &s->run->slots[s->i][slot];
+}
+
+/* Rows of whole frames of the layer's input and output, and the rows of output in this band. */
+static size_t height_in(const walk *s)
+{
+    return s->run->heights[s->i];
+}
+
+static size_t height_out(const walk *s)
+{
+    return s->run->heights[s->i + 1];
+}
+
+static vae_rows rows_out(const walk *s)
+{
+    return (vae_rows){s->run->before[s->i + 1], s->run->ends[s->i + 1]};
+}
+
+/* Will later bands have more rows of output? */
+static bool more_rows(const walk *s)
+{
+    return s->run->ends[s->i + 1] < s->run->heights[s->i + 1];
+}
+
+static bool last_chunk(const walk *s)
+{
+    return s->run->chunk + 1 >= s->run->part.chunks;
+}
+
+/* ---- tensors ---- */
+
 /* A tensor in the n-th buffer (1 or 2) after the one that holds x. */
-static zoe_tensor buffer(const walk *s, size_t n, size_t T, size_t H, size_t W, size_t C)
+static zoe_tensor buffer(const walk *s, size_t n, size_t T, size_t rows, size_t W, size_t C)
 {
     const size_t which = (s->at + n) % 3;
-    const zoe_tensor t = zoe_tensor_4d(s->run->buffers[which], ZOE_F32, T, H, W, C);
+    const zoe_tensor t = zoe_tensor_4d(s->run->buffers[which], ZOE_F32, T, rows, W, C);
     if (s->dry)
         s->run->room = zoe_max(s->run->room, zoe_tensor_count(t));
     return t;
@@ -44,12 +77,143 @@ static void move_to(walk *s, size_t n, zoe_tensor y)
     s->x = y;
 }
 
+/* Rows first .. first + rows - 1 of t. */
+static zoe_tensor rows_of(zoe_tensor t, size_t first, size_t rows)
+{
+    float *data = t.data;
+    if (data)
+        t.data = data + (ptrdiff_t)first * t.stride[1];
+    t.shape[1] = rows;
+    return t;
+}
+
+/* Frames first, first + step, ... of t. */
+static zoe_tensor frames_of(zoe_tensor t, size_t first, size_t count, size_t step)
+{
+    float *data = t.data;
+    if (data)
+        t.data = data + (ptrdiff_t)first * t.stride[0];
+    t.shape[0] = count;
+    t.stride[0] *= (ptrdiff_t)step;
+    return t;
+}
+
+/* Frame t of [T, rows, W, C] as [rows W, C]. */
+static zoe_tensor frame_rows(zoe_tensor x, size_t t)
+{
+    const zoe_tensor frame = frames_of(x, t, 1, 1);
+    return zoe_tensor_2d(frame.data, ZOE_F32, x.shape[1] * x.shape[2], x.shape[3]);
+}
+
+/* y = x; rows are dense in both, frames at any stride. */
+static void copy(zoe_tensor y, zoe_tensor x)
+{
+    const size_t frame = x.shape[1] * x.shape[2] * x.shape[3];
+    for (size_t t = 0; t < x.shape[0]; t++)
+        memcpy((float *)y.data + (ptrdiff_t)t * y.stride[0],
+               (const float *)x.data + (ptrdiff_t)t * x.stride[0], frame * sizeof(float));
+}
+
+/* ---- rows of the bands before ---- */
+
+/* The slot's rows for the frames of this chunk, `rows` of them, shaped like x otherwise. */
+static zoe_tensor kept_rows(const vae_slot *slot, zoe_tensor x, size_t rows)
+{
+    zoe_tensor t = zoe_tensor_4d(slot->rows, ZOE_F32, x.shape[0], rows, x.shape[2], x.shape[3]);
+    t.stride[0] = (ptrdiff_t)(slot->row_room * slot->row_size);
+    t.data = slot->rows + (ptrdiff_t)slot->seen * t.stride[0];
+    return t;
+}
+
+/* Fills the first rows of t with `rows` that were kept. */
+static void recall(const walk *s, size_t slot, zoe_tensor t, size_t rows)
+{
+    if (!s->dry && rows)
+        copy(rows_of(t, 0, rows), kept_rows(slot_of(s, slot), t, rows));
+}
+
+/* Keeps rows from `from` on of t, whose own first is `first`, for the next band, if one is to come
+ * (more), and counts its frames. */
+static void keep(const walk *s, size_t slot_number, zoe_tensor t, size_t first, size_t from,
+                 bool more)
+{
+    vae_slot *slot = slot_of(s, slot_number);
+    const size_t count = more ? first + t.shape[1] - from : 0;
+    if (s->dry) {
+        slot->row_room = zoe_max(slot->row_room, count);
+        slot->row_size = t.shape[2] * t.shape[3];
+        if (s->run->before[s->run->part.from] == 0)
+            slot->frames += t.shape[0] * (s->run->chunk ? s->run->part.chunks - 1 : 1);
+        return;
+    }
+    if (count)
+        copy(kept_rows(slot, t, count), rows_of(t, from - first, count));
+    slot->seen += t.shape[0];
+}
+
+/* Puts the rows from `first` on, kept by the bands before, above x, in another buffer if there are
+ * any. */
+static void gather(walk *s, size_t first)
+{
+    const size_t above = s->run->before[s->i] - first;
+    const zoe_tensor x = s->x;
+    if (above == 0)
+        return;
+    const zoe_tensor whole = buffer(s, 1, x.shape[0], above + x.shape[1], x.shape[2], x.shape[3]);
+    recall(s, VAE_SLOT_IN, whole, above);
+    if (!s->dry)
+        copy(rows_of(whole, above, x.shape[1]), x);
+    move_to(s, 1, whole);
+}
+
+/* ---- frames before the chunk ---- */
+
+/* The remembered frames of a convolution whose input is like x. */
+static zoe_tensor past_of(const walk *s, size_t slot_number, zoe_tensor x)
+{
+    const vae_slot *slot = slot_of(s, slot_number);
+    if (s->dry) /* what matters for workspaces are shapes: two frames in the steady state */
+        return s->run->chunk ? zoe_tensor_4d(NULL, ZOE_F32, 2, x.shape[1], x.shape[2], x.shape[3])
+                             : zoe_tensor_none();
+    if (slot->count == 0)
+        return zoe_tensor_none();
+    return zoe_tensor_4d(slot->past, ZOE_F32, slot->count, x.shape[1], x.shape[2], x.shape[3]);
+}
+
+/* Remembers the last `most` frames of (remembered frames, x), unless nothing comes after them. */
+static void remember(const walk *s, size_t slot_number, zoe_tensor x, size_t most)
+{
+    vae_slot *slot = slot_of(s, slot_number);
+    const size_t frame = x.shape[1] * x.shape[2] * x.shape[3], T = x.shape[0];
+    if (last_chunk(s))
+        return;
+    const size_t fresh = T < most ? T : most;
+    if (s->dry) {
+        const size_t frames = s->run->part.chunks > 2 ? most : fresh;
+        slot->past_room = zoe_max(slot->past_room, frame);
+        slot->past_frames = zoe_max(slot->past_frames, frames);
+        return;
+    }
+    const size_t old = slot->count < most - fresh ? slot->count : most - fresh;
+    if (old)
+        memmove(slot->past, slot->past + (slot->count - old) * frame, old * frame * sizeof(float));
+    copy(
+        zoe_tensor_4d(slot->past + old * frame, ZOE_F32, fresh, x.shape[1], x.shape[2], x.shape[3]),
+        frames_of(x, T - fresh, fresh, 1));
+    slot->count = old + fresh;
+}
+
+/* ---- operators ---- */
+
 static zoe_status conv(const walk *s, zoe_conv3d_args args)
 {
     if (!args.stride_t)
         args.stride_t = 1;
     if (!args.stride_h)
         args.stride_h = args.stride_w = 1;
+    zoe_conv3d_args whole = args; /* a band is computed as the whole would be */
+    whole.y.shape[1] = height_out(s);
+    args.method = zoe_conv3d_method(&whole);
     if (s->dry) {
         s->run->work.bytes = zoe_max(s->run->work.bytes, zoe_conv3d_workspace(s->ctx, &args));
         return ZOE_OK;
@@ -66,55 +230,22 @@ static zoe_status linear(const walk *s, const zoe_linear_args *args)
     return zoe_linear(s->ctx, args, s->run->work);
 }
 
-static zoe_tensor as_rows(zoe_tensor t)
-{
-    return zoe_tensor_2d(t.data, t.dtype, zoe_tensor_count(t) / t.shape[3], t.shape[3]);
-}
-
 static zoe_status norm(const walk *s, zoe_tensor y, zoe_tensor x, const float *gamma, bool silu)
 {
     if (s->dry)
         return ZOE_OK;
     const zoe_tensor g = zoe_tensor_1d((void *)(uintptr_t)gamma, ZOE_F32, x.shape[3]);
-    return zoe_l2_norm(s->ctx, as_rows(y), as_rows(x), g, silu);
+    for (size_t t = 0; t < x.shape[0]; t++)
+        TRY(zoe_l2_norm(
+            s->ctx, &(zoe_l2_norm_args){
+                        .y = frame_rows(y, t), .x = frame_rows(x, t), .gamma = g, .silu = silu}));
+    return ZOE_OK;
 }
 
-/* The remembered frames of a convolution whose input is like x. */
-static zoe_tensor past_of(const walk *s, size_t slot, zoe_tensor x)
-{
-    if (s->dry) {
-        size_t *room = &s->past_room[s->i * VAE_SLOTS + slot];
-        *room = zoe_max(*room, x.shape[1] * x.shape[2] * x.shape[3]);
-        /* What matters for workspaces are shapes: two frames in the steady state. */
-        return s->run->chunk ? zoe_tensor_4d(NULL, ZOE_F32, 2, x.shape[1], x.shape[2], x.shape[3])
-                             : zoe_tensor_none();
-    }
-    const vae_past *past = &s->run->past[s->i][slot];
-    if (past->count == 0)
-        return zoe_tensor_none();
-    return zoe_tensor_4d(past->frames, ZOE_F32, past->count, x.shape[1], x.shape[2], x.shape[3]);
-}
-
-/* Keeps the last `keep` frames of (remembered frames, x). */
-static void remember(const walk *s, size_t slot, zoe_tensor x, size_t keep)
-{
-    if (s->dry)
-        return;
-    vae_past *past = &s->run->past[s->i][slot];
-    const size_t frame = x.shape[1] * x.shape[2] * x.shape[3], T = x.shape[0];
-    const size_t fresh = T < keep ? T : keep;
-    const size_t old = past->count < keep - fresh ? past->count : keep - fresh;
-    if (old)
-        memmove(past->frames, past->frames + (past->count - old) * frame,
-                old * frame * sizeof(float));
-    memcpy(past->frames + old * frame, (const float *)x.data + (T - fresh) * frame,
-           fresh * frame * sizeof(float));
-    past->count = old + fresh;
-}
-
-/* y = 3x3x3 causal convolution of x (+ residual), then x is remembered. */
-static zoe_status causal(const walk *s, zoe_tensor y, zoe_tensor x, const zoe_conv_weights *weights,
-                         size_t slot, zoe_tensor residual)
+/* y, rows `rows` of the whole, = 3x3x3 causal convolution of x (+ residual), where x has just the
+ * rows under these; then x is remembered. */
+static zoe_status causal(const walk *s, zoe_tensor y, vae_rows rows, size_t height, zoe_tensor x,
+                         const zoe_conv_weights *weights, size_t slot, zoe_tensor residual)
 {
     const zoe_tensor past = past_of(s, slot, x);
     const size_t seen = past.dtype == ZOE_NONE ? 0 : past.shape[0];
@@ -124,47 +255,80 @@ static zoe_status causal(const walk *s, zoe_tensor y, zoe_tensor x, const zoe_co
                                   .residual = residual,
                                   .weights = weights,
                                   .pad_front = 2 - seen,
-                                  .pad_top = 1,
-                                  .pad_bottom = 1,
+                                  .pad_top = rows.first == 0,
+                                  .pad_bottom = rows.end == height,
                                   .pad_left = 1,
                                   .pad_right = 1}));
     remember(s, slot, x, 2);
     return ZOE_OK;
 }
 
+/* ---- layers ---- */
+
+/* Rows under a 3x3 kernel at `rows`. */
+static vae_rows under(vae_rows rows, size_t height)
+{
+    return (vae_rows){rows.first ? rows.first - 1 : 0,
+                      rows.end + 1 < height ? rows.end + 1 : height};
+}
+
+static zoe_tensor cut(zoe_tensor t, size_t t_first, vae_rows rows)
+{
+    return rows_of(t, rows.first - t_first, rows.end - rows.first);
+}
+
+static size_t first_row(const walk *s, size_t end)
+{
+    return zoe_vae_first_row(s->run, s->i, end);
+}
+
 static zoe_status run_conv(walk *s)
 {
+    const vae_layer *l = layer_of(s);
+    const size_t height = height_in(s);
+    const vae_rows out = rows_out(s), in = under(out, height);
+    gather(s, in.first);
     const zoe_tensor x = s->x;
-    const zoe_tensor y = buffer(s, 1, x.shape[0], x.shape[1], x.shape[2], layer_of(s)->out);
-    TRY(causal(s, y, x, layer_of(s)->conv1, SLOT_CONV1, zoe_tensor_none()));
+    const zoe_tensor y = buffer(s, 1, x.shape[0], out.end - out.first, x.shape[2], l->out);
+    TRY(causal(s, y, out, height, cut(x, in.first, in), l->conv1, VAE_SLOT_CONV1,
+               zoe_tensor_none()));
+    keep(s, VAE_SLOT_IN, x, in.first, first_row(s, out.end), more_rows(s));
     move_to(s, 1, y);
     return ZOE_OK;
 }
 
+/* Rows of the block's x, of its middle (between the two convolutions), and of its output: x begins
+ * with the output, the middle with what the second convolution sees. */
 static zoe_status run_residual(walk *s)
 {
     const vae_layer *l = layer_of(s);
+    const size_t height = height_in(s);
+    const vae_rows out = rows_out(s), seen = under(out, height);
+    const vae_rows middle = {zoe_vae_middle(s->run, s->i, out.first),
+                             zoe_vae_middle(s->run, s->i, out.end)};
+    const vae_rows in = under(middle, height);
+    gather(s, out.first);
     const zoe_tensor x = s->x;
-    const size_t T = x.shape[0], H = x.shape[1], W = x.shape[2];
-    const zoe_tensor a = buffer(s, 1, T, H, W, l->in), h = buffer(s, 2, T, H, W, l->out);
-    TRY(norm(s, a, x, l->norm1, true));
-    TRY(causal(s, h, a, l->conv1, SLOT_CONV1, zoe_tensor_none()));
-    TRY(norm(s, h, h, l->norm2, true));
-    if (!l->shortcut)
-        return causal(s, x, h, l->conv2, SLOT_CONV2, x);
-    const zoe_tensor y = buffer(s, 1, T, H, W, l->out);
-    TRY(conv(s, (zoe_conv3d_args){.y = y, .x = x, .weights = l->shortcut}));
-    TRY(causal(s, y, h, l->conv2, SLOT_CONV2, y));
-    move_to(s, 1, y);
+    const size_t T = x.shape[0], W = x.shape[2];
+    const zoe_tensor a = buffer(s, 1, T, in.end - in.first, W, l->in);
+    const zoe_tensor h = buffer(s, 2, T, middle.end - seen.first, W, l->out);
+    const zoe_tensor fresh = cut(h, seen.first, middle), kept = cut(x, out.first, out);
+    recall(s, VAE_SLOT_CONV2, h, middle.first - seen.first);
+    if (fresh.shape[1]) {
+        TRY(norm(s, a, cut(x, out.first, in), l->norm1, true));
+        TRY(causal(s, fresh, middle, height, a, l->conv1, VAE_SLOT_CONV1, zoe_tensor_none()));
+        TRY(norm(s, fresh, fresh, l->norm2, true));
+    }
+    keep(s, VAE_SLOT_IN, x, out.first, first_row(s, out.end), more_rows(s));
+    zoe_tensor y = kept;
+    if (l->shortcut) {
+        y = buffer(s, 1, T, out.end - out.first, W, l->out);
+        TRY(conv(s, (zoe_conv3d_args){.y = y, .x = kept, .weights = l->shortcut}));
+    }
+    TRY(causal(s, y, out, height, cut(h, seen.first, seen), l->conv2, VAE_SLOT_CONV2, y));
+    keep(s, VAE_SLOT_CONV2, h, seen.first, out.end - 1, more_rows(s));
+    move_to(s, l->shortcut ? 1 : 0, y);
     return ZOE_OK;
-}
-
-/* Frame t of [T, H, W, C] as [H W, C]. */
-static zoe_tensor frame_rows(zoe_tensor x, size_t t)
-{
-    const size_t positions = x.shape[1] * x.shape[2], C = x.shape[3];
-    float *data = x.data;
-    return zoe_tensor_2d(data ? data + t * positions * C : NULL, ZOE_F32, positions, C);
 }
 
 /* A third of [P, 3 C] as [P, 1 head, C]. */
@@ -184,7 +348,7 @@ static zoe_status run_attention(const walk *s)
     const size_t H = x.shape[1], W = x.shape[2], C = l->in;
     const zoe_tensor a4 = buffer(s, 1, 1, H, W, C);
     const zoe_tensor a = frame_rows(a4, 0);
-    const zoe_tensor qkv = as_rows(buffer(s, 2, 1, H, W, 3 * C));
+    const zoe_tensor qkv = frame_rows(buffer(s, 2, 1, H, W, 3 * C), 0);
     const zoe_attention_args attention = {.o = zoe_tensor_3d(a.data, ZOE_F32, H * W, 1, C),
                                           .q = third(qkv, 0),
                                           .k = third(qkv, 1),
@@ -213,42 +377,42 @@ static zoe_status run_attention(const walk *s)
     return ZOE_OK;
 }
 
-static zoe_status run_down(walk *s)
+/* The first chunk is one frame that stays one. */
+static zoe_status halve_frames(walk *s)
 {
     const vae_layer *l = layer_of(s);
-    const size_t T = s->x.shape[0], H = s->x.shape[1] / 2, W = s->x.shape[2] / 2, C = l->out;
-    const zoe_tensor y = buffer(s, 1, T, H, W, C);
-    TRY(conv(s, (zoe_conv3d_args){.y = y,
-                                  .x = s->x,
-                                  .weights = l->conv1,
-                                  .pad_bottom = 1,
-                                  .pad_right = 1,
-                                  .stride_h = 2,
-                                  .stride_w = 2}));
-    move_to(s, 1, y);
-    if (l->kind == VAE_DOWN2D)
-        return ZOE_OK;
-    zoe_tensor past = past_of(s, SLOT_TIME, y);
+    const zoe_tensor y = s->x;
+    zoe_tensor past = past_of(s, VAE_SLOT_TIME, y);
     if (s->run->chunk > 0) {
         past.shape[0] = 1;
-        const zoe_tensor z = buffer(s, 1, T / 2, H, W, C);
+        const zoe_tensor z = buffer(s, 1, y.shape[0] / 2, y.shape[1], y.shape[2], l->out);
         TRY(conv(
             s, (zoe_conv3d_args){.y = z, .x = y, .past = past, .weights = l->time, .stride_t = 2}));
         move_to(s, 1, z);
     }
-    remember(s, SLOT_TIME, y, 1);
+    remember(s, VAE_SLOT_TIME, y, 1);
     return ZOE_OK;
 }
 
-/* Every other frame of y, from `first` on. */
-static zoe_tensor alternate(zoe_tensor y, size_t first)
+static zoe_status run_down(walk *s)
 {
-    float *data = y.data;
-    if (data)
-        y.data = data + (ptrdiff_t)first * y.stride[0];
-    y.shape[0] /= 2;
-    y.stride[0] *= 2;
-    return y;
+    const vae_layer *l = layer_of(s);
+    const size_t height = height_in(s);
+    const vae_rows out = rows_out(s);
+    const vae_rows in = {2 * out.first, 2 * out.end + 1 < height ? 2 * out.end + 1 : height};
+    gather(s, in.first);
+    const zoe_tensor x = s->x;
+    const zoe_tensor y = buffer(s, 1, x.shape[0], out.end - out.first, x.shape[2] / 2, l->out);
+    TRY(conv(s, (zoe_conv3d_args){.y = y,
+                                  .x = cut(x, in.first, in),
+                                  .weights = l->conv1,
+                                  .pad_bottom = 2 * out.end + 1 > height,
+                                  .pad_right = 1,
+                                  .stride_h = 2,
+                                  .stride_w = 2}));
+    keep(s, VAE_SLOT_IN, x, in.first, first_row(s, out.end), more_rows(s));
+    move_to(s, 1, y);
+    return l->kind == VAE_DOWN3D ? halve_frames(s) : ZOE_OK;
 }
 
 /* The first chunk is one frame that stays one; the sequence that time_conv sees begins with the
@@ -257,39 +421,48 @@ static zoe_status double_frames(walk *s)
 {
     const vae_layer *l = layer_of(s);
     const zoe_tensor x = s->x;
-    const zoe_tensor y = buffer(s, 1, 2 * x.shape[0], x.shape[1], x.shape[2], l->in);
-    zoe_tensor past = past_of(s, SLOT_TIME, x);
+    const size_t T = x.shape[0];
     if (s->run->chunk == 0)
         return ZOE_OK;
+    const zoe_tensor y = buffer(s, 1, 2 * T, x.shape[1], x.shape[2], l->in);
+    const zoe_tensor past = past_of(s, VAE_SLOT_TIME, x);
     const size_t seen = past.dtype == ZOE_NONE ? 0 : past.shape[0];
     const zoe_conv_weights *const weights[2] = {l->time, l->time_odd};
-    for (size_t i = 0; i < 2; i++)
-        TRY(conv(s, (zoe_conv3d_args){.y = alternate(y, i),
+    for (size_t i = 0; i < 2 && x.shape[1]; i++)
+        TRY(conv(s, (zoe_conv3d_args){.y = frames_of(y, i, T, 2),
                                       .x = x,
                                       .past = past,
                                       .weights = weights[i],
                                       .pad_front = 2 - seen}));
-    remember(s, SLOT_TIME, x, 2);
+    remember(s, VAE_SLOT_TIME, x, 2);
     move_to(s, 1, y);
     return ZOE_OK;
 }
 
+/* A row of the frame is two of the enlarged one, of which the kernel may want only one: the
+ * convolution makes a row too many on either side, where the frame goes on there. */
 static zoe_status run_up(walk *s)
 {
     const vae_layer *l = layer_of(s);
+    const size_t height = height_in(s);
     if (l->kind == VAE_UP3D)
         TRY(double_frames(s));
+    const vae_rows out = rows_out(s), made = under(out, 2 * height);
+    const vae_rows in = {first_row(s, out.first),
+                         out.end / 2 + 1 < height ? out.end / 2 + 1 : height};
+    gather(s, in.first);
     const zoe_tensor x = s->x;
-    const zoe_tensor y = buffer(s, 1, x.shape[0], 2 * x.shape[1], 2 * x.shape[2], l->out);
+    const zoe_tensor y = buffer(s, 1, x.shape[0], made.end - made.first, 2 * x.shape[2], l->out);
     TRY(conv(s, (zoe_conv3d_args){.y = y,
-                                  .x = x,
+                                  .x = cut(x, in.first, in),
                                   .weights = l->conv1,
-                                  .pad_top = 1,
-                                  .pad_bottom = 1,
+                                  .pad_top = out.first == 0,
+                                  .pad_bottom = out.end == 2 * height,
                                   .pad_left = 1,
                                   .pad_right = 1,
                                   .upsample = true}));
-    move_to(s, 1, y);
+    keep(s, VAE_SLOT_IN, x, in.first, first_row(s, out.end), more_rows(s));
+    move_to(s, 1, cut(y, made.first, out));
     return ZOE_OK;
 }
 
@@ -305,102 +478,75 @@ static void see(const walk *s, const char *name, zoe_tensor value)
 static zoe_status run_head(walk *s)
 {
     const vae_layer *l = layer_of(s);
-    const zoe_tensor x = s->x;
-    const size_t T = x.shape[0], H = x.shape[1], W = x.shape[2];
-    const zoe_tensor a = buffer(s, 1, T, H, W, l->in), y = buffer(s, 2, T, H, W, l->out);
+    const size_t height = height_in(s);
+    const vae_rows out = rows_out(s), in = under(out, height);
+    gather(s, in.first);
+    const zoe_tensor x = s->x, under_y = cut(x, in.first, in);
+    const size_t T = x.shape[0], W = x.shape[2];
+    const zoe_tensor a = buffer(s, 1, T, in.end - in.first, W, l->in);
+    const zoe_tensor y = buffer(s, 2, T, out.end - out.first, W, l->out);
     if (s->probe) {
-        TRY(norm(s, a, x, l->norm1, false));
+        TRY(norm(s, a, under_y, l->norm1, false));
         see(s, "head.0", a);
     }
-    TRY(norm(s, a, x, l->norm1, true));
+    TRY(norm(s, a, under_y, l->norm1, true));
     see(s, "head.1", a);
-    TRY(causal(s, y, a, l->conv1, SLOT_CONV1, zoe_tensor_none()));
+    TRY(causal(s, y, out, height, a, l->conv1, VAE_SLOT_CONV1, zoe_tensor_none()));
     see(s, "head.2", y);
+    keep(s, VAE_SLOT_IN, x, in.first, first_row(s, out.end), more_rows(s));
     move_to(s, 2, y);
     return ZOE_OK;
 }
 
+/* The level's input is kept, with the rows above that its end will ask for. */
 static void begin_level(walk *s)
 {
-    const size_t n = zoe_tensor_count(s->x);
-    s->kept = s->x;
-    s->kept.data = s->run->kept;
+    const vae_run *run = s->run;
+    const size_t end = zoe_vae_level_end(run, s->i);
+    const size_t first = zoe_vae_first_row(run, end, run->before[end + 1]);
+    const size_t above = run->before[s->i] - first;
+    const zoe_tensor x = s->x;
+    s->kept =
+        zoe_tensor_4d(run->kept, ZOE_F32, x.shape[0], above + x.shape[1], x.shape[2], x.shape[3]);
+    s->kept_first = first;
+    recall(s, VAE_SLOT_IN, s->kept, above);
     if (s->dry)
-        s->run->kept_room = zoe_max(s->run->kept_room, n);
+        s->run->kept_room = zoe_max(run->kept_room, zoe_tensor_count(s->kept));
     else
-        memcpy(s->run->kept, s->x.data, n * sizeof(float));
+        copy(rows_of(s->kept, above, x.shape[1]), x);
+    keep(s, VAE_SLOT_IN, s->kept, first, zoe_vae_first_row(run, end, run->ends[end + 1]),
+         run->ends[end + 1] < run->heights[end + 1]);
 }
 
-/* y += kept, brought to y's form. */
-typedef struct shortcut {
-    zoe_tensor y, kept;
-    size_t frames, side; /* factors */
-    size_t skip;         /* averaging: zero frames before the first; repeating: frames left out */
-} shortcut;
-
-/* The kept channels c, frame offsets a, row offsets i and column offsets j of each position are one list,
- * in this order; its consecutive groups of `group` are averaged into one channel. */
-static void add_average(void *arg, size_t row, size_t worker)
-{
-    const shortcut *a = arg;
-    const size_t *in = a->kept.shape, *out = a->y.shape, C = in[3], side = a->side;
-    const size_t t = row / out[1], y = row % out[1];
-    const size_t group = C * a->frames * side * side / out[3];
-    const float *kept = a->kept.data;
-    float *to = (float *)a->y.data + row * out[2] * out[3];
-    (void)worker;
-    for (size_t x = 0; x < out[2]; x++)
-        for (size_t o = 0; o < out[3]; o++) {
-            float sum = 0.0f;
-            for (size_t v = o * group; v < (o + 1) * group; v++) {
-                const size_t frame = t * a->frames + v / (side * side) % a->frames;
-                const size_t c = v / (a->frames * side * side);
-                if (frame < a->skip)
-                    continue;
-                const size_t at = ((frame - a->skip) * in[1] + y * side + v / side % side) * in[2] +
-                                  x * side + v % side;
-                sum += kept[at * C + c];
-            }
-            to[x * out[3] + o] += sum / (float)group;
-        }
-}
-
-/* The mirror image: each kept channel is repeated over a group of (channel, frame, row, column)
- * offsets. */
-static void add_repeated(void *arg, size_t row, size_t worker)
-{
-    const shortcut *a = arg;
-    const size_t *in = a->kept.shape, *out = a->y.shape, side = a->side;
-    const size_t t = row / out[1] + a->skip, y = row % out[1];
-    const size_t group = out[3] * a->frames * side * side / in[3];
-    const float *kept =
-        (const float *)a->kept.data + (t / a->frames * in[1] + y / side) * in[2] * in[3];
-    float *to = (float *)a->y.data + row * out[2] * out[3];
-    (void)worker;
-    for (size_t x = 0; x < out[2]; x++)
-        for (size_t o = 0; o < out[3]; o++) {
-            const size_t v = ((o * a->frames + t % a->frames) * side + y % side) * side + x % side;
-            to[x * out[3] + o] += kept[x / side * in[3] + v / group];
-        }
-}
-
-/* Source: Wan2.2 wan/modules/vae2_2.py, classes AvgDown3D and DupUp3D. */
 static void end_level(const walk *s)
 {
     const vae_layer *l = layer_of(s);
     if (s->dry || l->side_factor == 0)
         return;
-    const bool down = s->x.shape[1] < s->kept.shape[1] || l->side_factor == 1;
-    shortcut a = {.y = s->x, .kept = s->kept, .frames = l->frame_factor, .side = l->side_factor};
-    if (down)
-        a.skip = (a.frames - s->kept.shape[0] % a.frames) % a.frames;
-    else
-        a.skip = s->run->chunk == 0 ? a.frames - 1 : 0;
-    zoe_parallel_for(s->ctx, s->x.shape[0] * s->x.shape[1], down ? add_average : add_repeated, &a);
+    zoe_vae_add_kept(s->ctx, l, s->x, s->run->before[s->i], s->kept, s->kept_first,
+                     zoe_vae_is_up(s->run, s->i), s->run->chunk == 0);
+}
+
+/* A layer that makes no row in this band, as those before it were ahead: what is left of x is its
+ * form. */
+static void skip_layer(walk *s)
+{
+    const vae_layer *l = layer_of(s);
+    const size_t T = s->x.shape[0], W = zoe_vae_height(l, s->x.shape[2]);
+    const bool later = s->run->chunk > 0;
+    const size_t frames = later && l->kind == VAE_UP3D     ? 2 * T
+                          : later && l->kind == VAE_DOWN3D ? T / 2
+                                                           : T;
+    s->x = zoe_tensor_4d(s->x.data, ZOE_F32, frames, 0, W, l->out);
 }
 
 static zoe_status run_layer(walk *s)
 {
+    const vae_rows out = rows_out(s);
+    if (out.first == out.end && layer_of(s)->kind != VAE_LEVEL) {
+        skip_layer(s);
+        return ZOE_OK;
+    }
     switch (layer_of(s)->kind) {
     case VAE_CONV: return run_conv(s);
     case VAE_RESIDUAL: return run_residual(s);
@@ -418,7 +564,7 @@ static zoe_status run_layer(walk *s)
 
 static zoe_status run_layers(walk *s)
 {
-    for (s->i = 0; s->i < s->run->net->count; s->i++) {
+    for (s->i = s->run->part.from; s->i < s->run->part.to; s->i++) {
         TRY(zoe_check_cancel(s->ctx));
         TRY(run_layer(s));
         if (layer_of(s)->kind != VAE_HEAD && layer_of(s)->kind != VAE_LEVEL)
@@ -437,82 +583,8 @@ zoe_status zoe_vae_run_chunk(zoe_context *ctx, vae_run *run, zoe_tensor *out, zo
     return ZOE_OK;
 }
 
-/* Sizes of a run: two dry chunks, the first (one frame) and one in the steady state. */
-static zoe_status measure(zoe_context *ctx, vae_run *run, size_t T, size_t *past_room)
+zoe_status zoe_vae_walk(zoe_context *ctx, vae_run *run, zoe_tensor in)
 {
-    run->chunk = 0;
-    const size_t frames[2] = {1, T};
-    for (size_t i = 0; i < 2; i++) {
-        const zoe_tensor in =
-            zoe_tensor_4d(NULL, ZOE_F32, frames[i], run->H, run->W, run->net->layers[0].in);
-        walk s = {.ctx = ctx, .run = run, .dry = true, .at = 2, .x = in, .past_room = past_room};
-        TRY(run_layers(&s));
-    }
-    run->chunk = 0;
-    return ZOE_OK;
-}
-
-static void lay_out(vae_run *run, const size_t *past_room)
-{
-    zoe_arena *l = &run->arena;
-    for (size_t i = 0; i < 3; i++)
-        run->buffers[i] = zoe_arena_take(l, run->room, sizeof(float));
-    run->kept = zoe_arena_take(l, run->kept_room, sizeof(float));
-    for (size_t i = 0; i < run->net->count; i++)
-        for (size_t slot = 0; slot < VAE_SLOTS; slot++) {
-            float *frames = zoe_arena_take(l, 2 * past_room[i * VAE_SLOTS + slot], sizeof(float));
-            if (run->past)
-                run->past[i][slot].frames = frames;
-        }
-    run->work.data = zoe_arena_take(l, run->work.bytes, 1);
-}
-
-/* Measures the run; *past_room is new memory. */
-static zoe_status plan(zoe_context *ctx, vae_run *run, size_t **past_room, size_t T)
-{
-    void *p;
-    *past_room = NULL;
-    TRY(zoe_alloc_zero(ctx, &p, run->net->count * VAE_SLOTS, sizeof **past_room, "VAE"));
-    *past_room = p;
-    return measure(ctx, run, T, p);
-}
-
-size_t zoe_vae_run_bytes(const zoe_context *ctx, const vae_net *net, size_t T, size_t H, size_t W)
-{
-    zoe_context *writable = (zoe_context *)(uintptr_t)ctx;
-    vae_run run = {.net = net, .H = H, .W = W};
-    size_t *past_room;
-    if (plan(writable, &run, &past_room, T) == ZOE_OK)
-        lay_out(&run, past_room);
-    else
-        run.arena.used = SIZE_MAX;
-    zoe_free(past_room);
-    return run.arena.used;
-}
-
-zoe_status zoe_vae_run_new(zoe_context *ctx, vae_run *run, const vae_net *net, size_t T, size_t H,
-                           size_t W)
-{
-    size_t *past_room;
-    void *p;
-    zoe_status status;
-    *run = (vae_run){.net = net, .H = H, .W = W};
-    TRY_GOTO(plan(ctx, run, &past_room, T));
-    TRY_GOTO(zoe_alloc_zero(ctx, &p, net->count, sizeof *run->past, "VAE"));
-    run->past = p;
-    TRY_GOTO(zoe_arena_new(ctx, &run->arena, zoe_vae_run_bytes(ctx, net, T, H, W), "VAE buffers"));
-    lay_out(run, past_room);
-    status = zoe_arena_status(ctx, &run->arena, "VAE buffers");
-done:
-    zoe_free(past_room);
-    if (status != ZOE_OK)
-        zoe_vae_run_free(run);
-    return status;
-}
-
-void zoe_vae_run_free(vae_run *run)
-{
-    zoe_arena_free(&run->arena);
-    zoe_free(run->past);
-    *run = (vae_run){0};
+    walk s = {.ctx = ctx, .run = run, .dry = true, .at = 2, .x = in};
+    return run_layers(&s);
 }

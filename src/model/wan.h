@@ -22,6 +22,7 @@ typedef struct wan_linear {
     zoe_tensor w; /* [out, in], stored form */
     float *bias;  /* [out] */
     wan_pair *pairs;
+    zoe_int8_weights *int8; /* of zoe_wan_quantise, with the pairs: takes the place of both */
 } wan_linear;
 
 typedef struct wan_attention {
@@ -146,6 +147,12 @@ static inline zoe_tensor wan_heads(zoe_tensor t, size_t heads)
  * of LoRAs, which go through x in runs of its rows. */
 zoe_status zoe_wan_linear_run(zoe_context *ctx, const wan_linear *l, zoe_linear_args args,
                               zoe_tensor low, zoe_workspace work);
+/* The same where l->int8 is there; args have the bias as well. */
+zoe_status zoe_wan_linear_int8(zoe_context *ctx, const wan_linear *l, const zoe_linear_args *args,
+                               zoe_workspace work);
+/* Its workspace in a pass of so many tokens. */
+size_t zoe_wan_int8_work_bytes(const zoe_context *ctx, const zoe_wan_dims *dims, bool bf16,
+                               size_t tokens);
 /* The first product of a LoRA, for plans. */
 static inline zoe_linear_args wan_low_args(zoe_tensor low, zoe_tensor x)
 {

@@ -40,6 +40,8 @@ zoe_status zoe_wan_linear_run(zoe_context *ctx, const wan_linear *l, zoe_linear_
 {
     args.w = l->w;
     args.bias = zoe_tensor_1d(l->bias, ZOE_F32, l->w.shape[0]);
+    if (l->int8)
+        return zoe_wan_linear_int8(ctx, l, &args, work);
     if (!l->pairs)
         return zoe_linear(ctx, &args, work);
     const size_t M = args.x.shape[0];

@@ -45,29 +45,62 @@ static zoe_status plain(const block_run *r, zoe_tensor y, zoe_tensor x, const wa
 static zoe_status modulated_norm(const block_run *r, zoe_tensor a, wan_chunk c, size_t shift,
                                  size_t scale, bool round_norm)
 {
-    return zoe_layer_norm(r->ctx, &(zoe_layer_norm_args){.y = a,
-                                                         .x = wan_rows(r->w->x, c.first, c.count),
-                                                         .scale = modulation(r, c, scale),
-                                                         .shift = modulation(r, c, shift),
-                                                         .eps = r->m->dims.eps,
-                                                         .round_norm = round_norm});
+    return zoe_layer_norm_modulate(
+        r->ctx, &(zoe_layer_norm_modulate_args){.y = a,
+                                                .x = wan_rows(r->w->x, c.first, c.count),
+                                                .scale = modulation(r, c, scale),
+                                                .shift = modulation(r, c, shift),
+                                                .eps = r->m->dims.eps,
+                                                .round_norm = round_norm ? ZOE_BF16 : ZOE_NONE});
+}
+
+/* Of one chunk: one product where no LoRA and no other form of the weights is in the way. */
+static zoe_status queries_keys_values(const block_run *r, wan_chunk c, zoe_tensor in)
+{
+    const zoe_wan_work *w = r->w;
+    const wan_attention *a = &r->b->self;
+    const wan_linear *layers[] = {&a->q, &a->k, &a->v};
+    const zoe_tensor outputs[] = {w->q, w->k, w->v};
+    zoe_linear_args parts[3];
+    bool one = true;
+    for (size_t i = 0; i < 3; i++) {
+        const wan_linear *l = layers[i];
+        parts[i] = (zoe_linear_args){.y = wan_rows(outputs[i], c.first, c.count),
+                                     .x = in,
+                                     .w = l->w,
+                                     .bias = vector(l->bias, l->w.shape[0])};
+        one = one && !l->pairs && !l->int8;
+    }
+    if (one)
+        return zoe_linear_parts(r->ctx, parts, 3, w->work);
+    for (size_t i = 0; i < 3; i++)
+        TRY(plain(r, parts[i].y, in, layers[i]));
+    return ZOE_OK;
 }
 
 static zoe_status self_attention_inputs(const block_run *r)
 {
     const zoe_wan_work *w = r->w;
-    const wan_attention *a = &r->b->self;
     wan_chunk c;
     for (size_t first = 0; first < w->L; first += c.count) {
         c = wan_chunk_at(w, first, w->chunk);
         const zoe_tensor in = wan_rows(w->a, 0, c.count);
         TRY(modulated_norm(r, in, c, SHIFT_SELF, SCALE_SELF, r->m->bf16 && r->i == 0));
-        TRY(plain(r, wan_rows(w->q, c.first, c.count), in, &a->q));
-        TRY(plain(r, wan_rows(w->k, c.first, c.count), in, &a->k));
-        TRY(plain(r, wan_rows(w->v, c.first, c.count), in, &a->v));
+        TRY(queries_keys_values(r, c, in));
         TRY(zoe_check_cancel(r->ctx));
     }
     return ZOE_OK;
+}
+
+/* Norm of queries or keys over all heads, as WanRMSNorm rounds it. */
+static zoe_status normed(const block_run *r, zoe_tensor y, zoe_tensor x, const float *gamma)
+{
+    return zoe_rms_norm(r->ctx, &(zoe_rms_norm_args){.y = y,
+                                                     .x = x,
+                                                     .gamma = vector(gamma, r->m->dims.dim),
+                                                     .eps = r->m->dims.eps,
+                                                     .order = ZOE_RMS_CAST_THEN_MUL,
+                                                     .round_gamma = true});
 }
 
 /* The parts of self-attention's inputs that the fused operators never store. For sequences of one
@@ -91,9 +124,9 @@ static zoe_status probe_inputs(const block_run *r)
     zoe_probe_block(r->probe, r->i, "sa_q_linear", w->q);
     zoe_probe_block(r->probe, r->i, "sa_k_linear", w->k);
     zoe_probe_block(r->probe, r->i, "sa_v_linear", w->v);
-    TRY(zoe_rms_norm(r->ctx, b, w->q, vector(a->norm_q, r->m->dims.dim), r->m->dims.eps));
+    TRY(normed(r, b, w->q, a->norm_q));
     zoe_probe_block(r->probe, r->i, "sa_norm_q", b);
-    TRY(zoe_rms_norm(r->ctx, b, w->k, vector(a->norm_k, r->m->dims.dim), r->m->dims.eps));
+    TRY(normed(r, b, w->k, a->norm_k));
     zoe_probe_block(r->probe, r->i, "sa_norm_k", b);
     return ZOE_OK;
 }
@@ -105,8 +138,15 @@ static zoe_status self_attention(const block_run *r)
     const wan_attention *a = &r->b->self;
     TRY(self_attention_inputs(r));
     TRY(probe_inputs(r));
-    TRY(zoe_rms_norm_rope(r->ctx, w->q, w->q, vector(a->norm_q, d->dim), d->eps, w->cos, w->sin));
-    TRY(zoe_rms_norm_rope(r->ctx, w->k, w->k, vector(a->norm_k, d->dim), d->eps, w->cos, w->sin));
+    const zoe_qk_norm_rope_args rotated = {.q = {w->q, w->q, vector(a->norm_q, d->dim)},
+                                           .k = {w->k, w->k, vector(a->norm_k, d->dim)},
+                                           .cos = w->cos,
+                                           .sin = w->sin,
+                                           .eps = d->eps,
+                                           .order = ZOE_RMS_CAST_THEN_MUL,
+                                           .round_gamma = true,
+                                           .pairing = ZOE_ROTARY_INTERLEAVE};
+    TRY(zoe_qk_norm_rope(r->ctx, &rotated));
     zoe_probe_block(r->probe, r->i, "sa_q_rope", w->q);
     zoe_probe_block(r->probe, r->i, "sa_k_rope", w->k);
     const zoe_attention_args attention = {.o = wan_heads(w->o, d->heads),
@@ -160,7 +200,7 @@ static zoe_status cross_attention(const block_run *r, wan_chunk c)
                                                       .eps = d->eps}));
     zoe_probe_block(r->probe, r->i, "norm3", a);
     TRY(plain(r, b, a, &p->q));
-    TRY(zoe_rms_norm(r->ctx, b, b, vector(p->norm_q, d->dim), d->eps));
+    TRY(normed(r, b, b, p->norm_q));
     zoe_probe_block(r->probe, r->i, "ca_q", b);
     TRY(attend(r, a, b, false));
     if (r->text->image) {

@@ -4,7 +4,7 @@
 
 enum {
     CHUNK = 1024
-}; /* tokens of one pass of a row-wise part: enough to make packing the weights cheap */
+}; /* tokens of one pass of a row-wise part at most: enough to make packing the weights cheap */
 
 static zoe_linear_args shape_of(zoe_tensor y, zoe_tensor x, size_t out, size_t in, zoe_dtype weight)
 {
@@ -47,8 +47,10 @@ static size_t operator_bytes(const zoe_context *ctx, const zoe_wan_work *w)
         };
         for (size_t j = 0; j < sizeof linears / sizeof *linears; j++)
             bytes = zoe_max(bytes, zoe_linear_workspace(ctx, &linears[j]));
+        const zoe_linear_args square = linears[2], inputs[] = {square, square, square};
+        bytes = zoe_max(bytes, zoe_linear_parts_workspace(ctx, inputs, 3));
     }
-    return bytes;
+    return d->int8 ? zoe_max(bytes, zoe_wan_int8_work_bytes(ctx, d, w->bf16, w->L)) : bytes;
 }
 
 static void lay_out(const zoe_context *ctx, zoe_wan_work *w)
@@ -83,7 +85,7 @@ static void lay_out(const zoe_context *ctx, zoe_wan_work *w)
 
 static zoe_wan_work dry_work(const zoe_wan_dims *dims, bool bf16, size_t f, size_t h, size_t w)
 {
-    const size_t L = f * (h / 2) * (w / 2);
+    const size_t L = f * (h / 2) * (w / 2), passes = (L + CHUNK - 1) / CHUNK;
     return (zoe_wan_work){.dims = *dims,
                           .bf16 = bf16,
                           .f = f,
@@ -92,7 +94,7 @@ static zoe_wan_work dry_work(const zoe_wan_dims *dims, bool bf16, size_t f, size
                           .rows = h / 2,
                           .columns = w / 2,
                           .L = L,
-                          .chunk = L < CHUNK ? L : CHUNK};
+                          .chunk = passes > 0 ? (L + passes - 1) / passes : 0};
 }
 
 size_t zoe_wan_work_bytes(const zoe_context *ctx, const zoe_wan_dims *dims, bool bf16, size_t f,
@@ -101,28 +103,6 @@ size_t zoe_wan_work_bytes(const zoe_context *ctx, const zoe_wan_dims *dims, bool
     zoe_wan_work dry = dry_work(dims, bf16, f, h, w);
     lay_out(ctx, &dry);
     return dry.arena.used;
-}
-
-/* Angle of pair j of a head at grid position (t, i, j): the head's pairs are split over frame, row
- * and column, and within an axis of n pairs pair p turns by position * 10000^(-p/n). All in f64;
- * see docs/NUMERICS.md. */
-static void fill_rotary(zoe_wan_work *w)
-{
-    const size_t pairs = w->dims.dim / w->dims.heads / 2, side = pairs / 3;
-    const size_t per_axis[3] = {pairs - 2 * side, side, side};
-    float *cos_row = w->cos.data, *sin_row = w->sin.data;
-    for (size_t token = 0; token < w->L; token++, cos_row += pairs, sin_row += pairs) {
-        const size_t position[3] = {token / (w->rows * w->columns), token / w->columns % w->rows,
-                                    token % w->columns};
-        size_t j = 0;
-        for (size_t axis = 0; axis < 3; axis++)
-            for (size_t p = 0; p < per_axis[axis]; p++, j++) {
-                const double exponent = (double)(2 * p) / (double)(2 * per_axis[axis]);
-                const double angle = (double)position[axis] * (1.0 / pow(10000.0, exponent));
-                cos_row[j] = (float)cos(angle);
-                sin_row[j] = (float)sin(angle);
-            }
-    }
 }
 
 zoe_status zoe_wan_work_new(zoe_context *ctx, zoe_wan_work **work, const zoe_wan_dims *dims,
@@ -141,7 +121,12 @@ zoe_status zoe_wan_work_new(zoe_context *ctx, zoe_wan_work **work, const zoe_wan
                            "transformer activations"));
     lay_out(ctx, r);
     TRY_GOTO(zoe_arena_status(ctx, &r->arena, "transformer activations"));
-    fill_rotary(r);
+    TRY_GOTO(zoe_rotary_table(ctx, &(zoe_rotary_table_args){.cos = r->cos,
+                                                            .sin = r->sin,
+                                                            .frames = r->f,
+                                                            .rows = r->rows,
+                                                            .columns = r->columns,
+                                                            .base = 10000.0}));
     *work = r;
 done:
     if (status != ZOE_OK)
@@ -273,12 +258,13 @@ static zoe_status run_head(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w, 
         c = wan_chunk_at(w, first, w->chunk);
         const zoe_tensor in = wan_rows(w->headin, 0, c.count), out = wan_rows(w->head, 0, c.count);
         float *modulation = w->modulation + 2 * D * c.time;
-        const zoe_layer_norm_args norm = {.y = in,
-                                          .x = wan_rows(w->x, first, c.count),
-                                          .shift = zoe_tensor_1d(modulation, ZOE_F32, D),
-                                          .scale = zoe_tensor_1d(modulation + D, ZOE_F32, D),
-                                          .eps = m->dims.eps};
-        TRY(zoe_layer_norm(ctx, &norm));
+        const zoe_layer_norm_modulate_args norm = {.y = in,
+                                                   .x = wan_rows(w->x, first, c.count),
+                                                   .shift = zoe_tensor_1d(modulation, ZOE_F32, D),
+                                                   .scale =
+                                                       zoe_tensor_1d(modulation + D, ZOE_F32, D),
+                                                   .eps = m->dims.eps};
+        TRY(zoe_layer_norm_modulate(ctx, &norm));
         const zoe_linear_args args = {.y = out, .x = in, .round_weights = m->bf16};
         TRY(zoe_wan_linear_run(ctx, &m->head, args, w->low, w->work));
         zoe_probe_see(probe, "head", out);
@@ -312,7 +298,7 @@ zoe_status zoe_wan_forward_still(zoe_context *ctx, const zoe_wan *wan, zoe_wan_w
                         wan->dims.in_dim);
     if (text->dim != wan->dims.dim || text->layers != wan->dims.layers ||
         !same_dims(&work->dims, &wan->dims) || work->bf16 != wan->bf16 ||
-        work->dims.adapter_rank < wan->dims.adapter_rank)
+        work->dims.adapter_rank < wan->dims.adapter_rank || work->dims.int8 < wan->dims.int8)
         return zoe_fail(ctx, ZOE_INVALID, "model, text context and work space do not fit together");
     if (still_frames > work->f)
         return zoe_fail(ctx, ZOE_INVALID, "%zu still frames, the latent has %zu", still_frames,

@@ -391,6 +391,7 @@ void zoe_wan_close(zoe_wan *wan)
 {
     if (!wan)
         return;
+    zoe_wan_unquantise(wan);
     zoe_vectors_free(&wan->vectors);
     zoe_wan_adapters_free(wan);
     zoe_free(wan->blocks);

@@ -97,8 +97,13 @@ static zoe_status fill_layer(zoe_context *ctx, zoe_wan_text *t, text_run *r, con
     float *norm = image ? a->norm_k_img : a->norm_k;
     TRY(zoe_check_cancel(ctx));
     TRY(run_linear(ctx, r, k, x, image ? &a->k_img : &a->k, ZOE_ACT_NONE));
-    TRY(zoe_rms_norm(ctx, wan_slot(t, image, i, 0), k, zoe_tensor_1d(norm, ZOE_F32, m->dims.dim),
-                     m->dims.eps));
+    const zoe_rms_norm_args normed = {.y = wan_slot(t, image, i, 0),
+                                      .x = k,
+                                      .gamma = zoe_tensor_1d(norm, ZOE_F32, m->dims.dim),
+                                      .eps = m->dims.eps,
+                                      .order = ZOE_RMS_CAST_THEN_MUL,
+                                      .round_gamma = true};
+    TRY(zoe_rms_norm(ctx, &normed));
     return run_linear(ctx, r, wan_slot(t, image, i, 1), x, image ? &a->v_img : &a->v, ZOE_ACT_NONE);
 }
 

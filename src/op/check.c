@@ -83,6 +83,10 @@ zoe_status zoe_check_tensor(zoe_context *ctx, const char *op, const char *name, 
     if (t.scaling && !(types & ZOE_TYPES_SCALED))
         return zoe_fail(ctx, ZOE_INVALID, "%s: %s has factors beside it, which only weights may",
                         op, name);
+    if (t.scaling && (!t.scaling->values || !t.scaling->row_step || !t.scaling->column_step))
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "%s: the factors of %s have no values, or a step of 0, wanted at least 1",
+                        op, name);
     for (int i = 0; i < rank; i++)
         if (t.shape[i] == 0)
             return ZOE_OK; /* nothing is read or written, whatever strides and pointer are */
@@ -100,6 +104,10 @@ zoe_status zoe_check_tensor(zoe_context *ctx, const char *op, const char *name, 
             return zoe_fail(ctx, ZOE_INVALID, "%s: %s is %s, more than memory can address", op,
                             name, zoe_tensor_describe(found, sizeof found, t));
     }
+    if (span > PTRDIFF_MAX)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "%s: %s is %s, whose strides reach %zu bytes, more than memory can address",
+                        op, name, zoe_tensor_describe(found, sizeof found, t), span);
     if (!t.data)
         return zoe_fail(ctx, ZOE_INVALID, "%s: %s has no data", op, name);
     return ZOE_OK;
@@ -125,35 +133,39 @@ static bool same_view(zoe_tensor a, zoe_tensor b)
     return true;
 }
 
-/* Bytes that one index of the first axis covers, and the distance to the next; 0 if there is one
- * index only. */
-static size_t row_bytes(zoe_tensor t)
+/* Do the views lie apart because their cells of axis `axis` do: the same distance from cell to cell in
+ * both, every axis before it a multiple of that, and no cell of one reaching into those of the other? So
+ * are columns of one buffer told apart, such as the parts of a fused projection. */
+static bool apart_along(zoe_tensor a, zoe_tensor b, int axis)
 {
-    if (t.rank > 0)
-        t.shape[0] = 1;
-    return span_of(t);
+    if (a.stride[axis] < 1 || b.stride[axis] < 1)
+        return false;
+    const size_t distance = zoe_run_bytes(a.dtype, (size_t)a.stride[axis]);
+    if (zoe_run_bytes(b.dtype, (size_t)b.stride[axis]) != distance)
+        return false;
+    for (int i = 0; i < axis; i++)
+        if ((a.shape[i] > 1 && a.stride[i] % a.stride[axis] != 0) ||
+            (b.shape[i] > 1 && b.stride[i] % b.stride[axis] != 0))
+            return false;
+    for (int i = 0; i <= axis; i++)
+        a.shape[i] = b.shape[i] = 1; /* one cell of each */
+    const uintptr_t pa = (uintptr_t)a.data, pb = (uintptr_t)b.data;
+    const size_t offset =
+        pb >= pa ? (pb - pa) % distance : (distance - (pa - pb) % distance) % distance;
+    return offset >= span_of(a) && offset + span_of(b) <= distance;
 }
 
-static size_t row_distance(zoe_tensor t)
-{
-    return t.rank > 0 && t.shape[0] > 1 ? zoe_run_bytes(t.dtype, (size_t)t.stride[0]) : 0;
-}
-
-/* Could an element of a share a byte with one of b? Columns of one buffer, such as parts of a fused
- * projection, are told apart; for views of different row distance the answer is that of their
- * spans. */
+/* Could an element of a share a byte with one of b? Never no where it is yes; where strides differ it may be
+ * yes for views that pass each other by. */
 static bool may_overlap(zoe_tensor a, zoe_tensor b)
 {
     const uintptr_t pa = (uintptr_t)a.data, pb = (uintptr_t)b.data;
     if (pa + span_of(a) <= pb || pb + span_of(b) <= pa)
         return false;
-    const size_t distance = row_distance(a);
-    if (distance == 0 || distance != row_distance(b))
-        return true;
-    const size_t width_a = row_bytes(a), width_b = row_bytes(b);
-    const size_t offset =
-        pb >= pa ? (pb - pa) % distance : (distance - (pa - pb) % distance) % distance;
-    return offset < width_a || offset + width_b > distance;
+    for (int axis = 0; a.rank == b.rank && axis < a.rank; axis++)
+        if (apart_along(a, b, axis))
+            return false;
+    return true;
 }
 
 zoe_status zoe_check_apart(zoe_context *ctx, const char *op, const char *y_name, zoe_tensor y,
@@ -174,6 +186,13 @@ zoe_status zoe_check_pair(zoe_context *ctx, const char *op, const char *a_name, 
         return ZOE_OK;
     return zoe_fail(ctx, ZOE_INVALID, "%s: %s is given without %s", op,
                     a.dtype == ZOE_NONE ? b_name : a_name, a.dtype == ZOE_NONE ? a_name : b_name);
+}
+
+zoe_status zoe_check_eps(zoe_context *ctx, const char *op, float eps)
+{
+    if (eps >= 0.0f && eps < INFINITY)
+        return ZOE_OK;
+    return zoe_fail(ctx, ZOE_INVALID, "%s: eps is %g, wanted a number from 0 on", op, (double)eps);
 }
 
 zoe_status zoe_check_workspace(zoe_context *ctx, const char *op, zoe_workspace work, size_t wanted)

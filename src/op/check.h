@@ -42,6 +42,21 @@ zoe_status zoe_check_apart(zoe_context *ctx, const char *op, const char *y_name,
 zoe_status zoe_check_pair(zoe_context *ctx, const char *op, const char *a_name, zoe_tensor a,
                           const char *b_name, zoe_tensor b);
 
+/* cos and sin of one shape and one of these types, rank 1 to 5, with entries. */
+zoe_status zoe_check_trig(zoe_context *ctx, const char *op, zoe_tensor cos, zoe_tensor sin,
+                          unsigned types);
+/* Are the axes of t before its last one those of x, or 1? */
+zoe_status zoe_check_spread(zoe_context *ctx, const char *op, const char *name, zoe_tensor t,
+                            const char *x_name, zoe_tensor x);
+
+/* All of zoe_rms_norm, or of zoe_layer_norm_modulate, but that y lies apart from its inputs. */
+zoe_status zoe_check_rms_norm(zoe_context *ctx, const char *op, const zoe_rms_norm_args *args);
+zoe_status zoe_check_layer_norm_modulate(zoe_context *ctx, const char *op,
+                                         const zoe_layer_norm_modulate_args *args);
+
+/* Is what is added to a mean square or variance a number, and not below 0? */
+zoe_status zoe_check_eps(zoe_context *ctx, const char *op, float eps);
+
 zoe_status zoe_check_workspace(zoe_context *ctx, const char *op, zoe_workspace work, size_t wanted);
 
 #endif

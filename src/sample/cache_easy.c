@@ -31,7 +31,7 @@ static void means(const zoe_context *ctx, const zoe_cache *c, const float *x, co
                   float *change, float *size)
 {
     double sums[CACHE_SUMS];
-    zoe_cache_measure(ctx, c, sums, x, y, ZOE_F32, 1, c->shape.latent, 1);
+    zoe_cache_measure(ctx, c->partial, sums, x, y, ZOE_F32, 1, c->shape.latent, 1);
     *change = (float)(sums[SUM_CHANGE] / sums[SUM_COUNT]);
     *size = (float)(sums[SUM_BEFORE] / sums[SUM_COUNT]);
 }

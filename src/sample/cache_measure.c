@@ -55,7 +55,7 @@ static void measure_piece(void *arg, size_t i, size_t worker)
     memcpy(m->partial + i * CACHE_SUMS, sums, sizeof sums);
 }
 
-void zoe_cache_measure(const zoe_context *ctx, const zoe_cache *c, double sums[CACHE_SUMS],
+void zoe_cache_measure(const zoe_context *ctx, double *partial, double sums[CACHE_SUMS],
                        const float *now, const void *before, zoe_dtype type, size_t rows,
                        size_t width, size_t stride)
 {
@@ -65,14 +65,14 @@ void zoe_cache_measure(const zoe_context *ctx, const zoe_cache *c, double sums[C
                  .rows = rows,
                  .width = width,
                  .stride = stride,
-                 .partial = c->partial};
+                 .partial = partial};
     const size_t parts = zoe_cache_measure_parts(rows, width);
     zoe_parallel_for(ctx, parts, measure_piece, &m);
     for (size_t k = 0; k < CACHE_SUMS; k++)
         sums[k] = 0.0;
     for (size_t i = 0; i < parts; i++)
         for (size_t k = 0; k < CACHE_SUMS; k++)
-            sums[k] += c->partial[i * CACHE_SUMS + k];
+            sums[k] += partial[i * CACHE_SUMS + k];
 }
 
 float zoe_cache_ratio(const double sums[CACHE_SUMS], cache_sum divisor, float eps)

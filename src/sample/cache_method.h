@@ -105,8 +105,9 @@ cache_verdict zoe_cache_foresee_ends(const zoe_cache *c);
 typedef enum cache_sum { SUM_CHANGE, SUM_BEFORE, SUM_NOW, SUM_COUNT, CACHE_SUMS } cache_sum;
 
 /* Sums over now [rows, width] and before (of type `type`), of every stride-th feature: |now -
- * before|, |before|, |now|, and how many. The order of adding is fixed. */
-void zoe_cache_measure(const zoe_context *ctx, const zoe_cache *c, double sums[CACHE_SUMS],
+ * before|, |before|, |now|, and how many. The order of adding is fixed. partial: scratch, CACHE_SUMS
+ * values a part. */
+void zoe_cache_measure(const zoe_context *ctx, double *partial, double sums[CACHE_SUMS],
                        const float *now, const void *before, zoe_dtype type, size_t rows,
                        size_t width, size_t stride);
 /* Room for the parts of the sums of any measure of such a shape. */

@@ -166,11 +166,10 @@ typedef struct reading {
 
 static zoe_status refuse(const reading *r, const char *wanted)
 {
-    char where[40] = "";
-    if (r->s->line > 0)
-        snprintf(where, sizeof where, "line %zu: ", r->s->line);
-    return zoe_fail(r->ctx, ZOE_INVALID, "%s%s: %s is \"%.100s\", but %s is wanted", where,
-                    r->method, r->s->key, r->s->value, wanted);
+    const char *where = r->s->where;
+    return zoe_fail(r->ctx, ZOE_INVALID, "%.200s%s%s: %s is \"%.100s\", but %s is wanted",
+                    where ? where : "", where ? ": " : "", r->method, r->s->key, r->s->value,
+                    wanted);
 }
 
 static bool read_flag(bool *flag, const char *text)
@@ -345,11 +344,20 @@ static zoe_status read_value(const reading *r)
 
 /* ---- settings ---- */
 
+const char *zoe_cache_key(zoe_cache_method method, size_t index)
+{
+    for (size_t i = 0; i < KEYS; i++)
+        if (keys[i].methods & 1u << (unsigned)method && index-- == 0)
+            return keys[i].name;
+    return NULL;
+}
+
 static zoe_status find_key(zoe_context *ctx, const key **found, const zoe_cache_params *p,
                            const zoe_cache_setting *s)
 {
     const unsigned method = 1u << (unsigned)p->method;
-    char known[1200] = "", where[40] = "";
+    const char *where = s->where;
+    char known[1200] = "";
     for (size_t i = 0; i < KEYS; i++) {
         if (!(keys[i].methods & method))
             continue;
@@ -360,10 +368,9 @@ static zoe_status find_key(zoe_context *ctx, const key **found, const zoe_cache_
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "", keys[i].name);
     }
-    if (s->line > 0)
-        snprintf(where, sizeof where, "line %zu: ", s->line);
-    return zoe_fail(ctx, ZOE_INVALID, "%s%s has no key \"%.60s\"; it has %s", where,
-                    zoe_cache_method_name(p->method), s->key, known);
+    return zoe_fail(ctx, ZOE_INVALID, "%.200s%s%s has no key \"%.60s\"; it has %s",
+                    where ? where : "", where ? ": " : "", zoe_cache_method_name(p->method), s->key,
+                    known);
 }
 
 static zoe_status find_method(zoe_context *ctx, zoe_cache_method *method, const char *name)

@@ -402,8 +402,8 @@ static zoe_status compare(zoe_context *ctx, zoe_cache *c, cache_branch *s, const
         c->params.judge == ZOE_CACHE_JUDGE_HIDDEN && c->params.method == ZOE_CACHE_FIRST;
     const bool recipe = c->params.rule == ZOE_CACHE_RECIPE;
     double sums[CACHE_SUMS];
-    zoe_cache_measure(ctx, c, sums, now, b->judge, c->judge_type, c->judge_rows, c->judge_width,
-                      c->params.downsample);
+    zoe_cache_measure(ctx, c->partial, sums, now, b->judge, c->judge_type, c->judge_rows,
+                      c->judge_width, c->params.downsample);
     if (judge_is_shared(c) && c->group.sum)
         TRY(c->group.sum(c->group.user, sums, CACHE_SUMS));
     trace->distance =

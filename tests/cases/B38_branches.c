@@ -15,6 +15,20 @@ static const char *const methods[] = {
 };
 enum { METHODS = sizeof methods / sizeof methods[0] };
 
+/* Rules of other programs; there, some keep their state from run to run. */
+static const char *const references[] = {
+    "FBCache,rule=recipe,threshold=10",
+    "FBCache,rule=paraattention,threshold=10",
+    "FBCache,rule=diffusers,threshold=10",
+    "TeaCache,rule=recipe,threshold=10",
+    "TeaCache,rule=official,threshold=10,coefficients=wan2.1-i2v-720p",
+    "TaylorSeer,rule=recipe",
+    "EasyCache,rule=official,threshold=10",
+    "MagCache,rule=official,threshold=10,mag_ratios=i2v_A14B,mode=t2v",
+    "DBCache,rule=cache-dit,threshold=0.9,Fn_compute_blocks=1",
+};
+enum { REFERENCES = sizeof references / sizeof references[0] };
+
 /* What is seen of a run. */
 typedef struct sight {
     zoe_context *cancel_in; /* in step 20 */
@@ -78,6 +92,29 @@ static void runs(zoe_context *ctx, zoe_job_params params, sight *s, sight *again
                 first.low_skipped, second.high_skipped, second.low_skipped);
 }
 
+/* What leaves out nothing gives the bytes of no cache, under every rule. */
+static void nothing(zoe_context *ctx, zoe_job_params params, sight *s, sight *again)
+{
+    static const char *const thresholds[] = {"threshold=10", "threshold=0.9"};
+    const char *method = params.cache;
+    char text[200];
+    zoe_cache_outcome outcome;
+    snprintf(text, sizeof text, "%.120s,skip_interval_steps=1", method);
+    for (size_t i = 0; i < 2; i++) {
+        const char *at = strstr(method, thresholds[i]);
+        if (at)
+            snprintf(text, sizeof text, "%.*sthreshold=0%.120s", (int)(at - method), method,
+                     at + strlen(thresholds[i]));
+    }
+    params.cache = NULL;
+    case_must(ctx, run(ctx, params, s, &outcome), "no cache");
+    params.cache = text;
+    case_must(ctx, run(ctx, params, again, &outcome), text);
+    case_expect(outcome.high_skipped + outcome.low_skipped == 0, "%s leaves out something", text);
+    case_expect(memcmp(s->latent, again->latent, sizeof s->latent) == 0, "%s is not as no cache",
+                text);
+}
+
 /* With the same text in both branches they say the same in every step: neither reads nor moves what
  * the other one keeps. */
 static void branches(zoe_context *ctx, zoe_job_params params, sight *s)
@@ -139,8 +176,16 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < METHODS; i++) {
         params.cache = methods[i];
         runs(ctx, params, a, b);
+        nothing(ctx, params, a, b);
         branches(ctx, params, a);
         experts(ctx, params, a);
+    }
+    for (size_t i = 0; i < REFERENCES; i++) {
+        params.cache = references[i];
+        runs(ctx, params, a, b);
+        /* The official TeaCache's sum falls below 0, which is less than a threshold of 0. */
+        if (strncmp(params.cache, "TeaCache,rule=official", 22) != 0)
+            nothing(ctx, params, a, b);
     }
     remove(out);
     remove(folder);

@@ -48,6 +48,7 @@ static const event events[] = {
      {{"out", 'T'},
       {"frames_out", 'T'},
       {"latents_out", 'T'},
+      {"report", 'T'},
       {"width", 'n'},
       {"height", 'n'},
       {"frames", 'n'},

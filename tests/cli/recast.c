@@ -6,7 +6,9 @@
  *   scales=old|new|rows|none      names and fineness of the scales beside f8_e4m3
  *   arch=NAME                     general.architecture; without it the key is not there
  *   fold=yes|wrong                patch_embedding.weight with 4 dimensions; wrong: of other elements
- *   prefix=TEXT                   before every name */
+ *   prefix=TEXT                   before every name
+ *   calm=X                        the time's modulations and the output are X times as large: random weights whose
+ *                                 passes are as alike from step to step as those of a trained model */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,6 +18,7 @@
 typedef struct options {
     zoe_dtype type;
     const char *scales, *arch, *fold, *prefix;
+    float calm;
 } options;
 
 /* A tensor in its new form. */
@@ -149,6 +152,9 @@ static void recast(pieces *p, const options *o, const char *name, zoe_tensor t)
     const size_t end = length > 7 && strcmp(name + length - 7, ".weight") == 0 ? length - 7 : 0;
     float *x = memory((n + 1) * sizeof *x);
     zoe_tensor_widen(x, t, 0, n);
+    if (strncmp(name, "time_projection.", 16) == 0 || strncmp(name, "head.head.", 10) == 0)
+        for (size_t i = 0; i < n; i++)
+            x[i] *= o->calm;
     zoe_tensor y = zoe_tensor_of(x, ZOE_F32, t.rank, t.shape);
     const bool matrix = t.rank == 2 && end && strncmp(name, "blocks.", 7) == 0;
     if (matrix && o->type == ZOE_F8_E4M3) {
@@ -271,7 +277,7 @@ static void write_safetensors(const char *path, const pieces *p)
 static options parse(int argc, char **argv)
 {
     static const zoe_dtype types[] = {ZOE_F32, ZOE_BF16, ZOE_Q8_0, ZOE_F8_E4M3};
-    options o = {.type = ZOE_F32, .scales = "new", .prefix = ""};
+    options o = {.type = ZOE_F32, .scales = "new", .prefix = "", .calm = 1.0f};
     for (int i = 3; i < argc; i++) {
         const char *value = strchr(argv[i], '=');
         value = value ? value + 1 : "";
@@ -283,6 +289,8 @@ static options parse(int argc, char **argv)
             o.fold = value;
         else if (strncmp(argv[i], "prefix=", 7) == 0)
             o.prefix = value;
+        else if (strncmp(argv[i], "calm=", 5) == 0)
+            o.calm = strtof(value, NULL);
         for (size_t k = 0; k < 4 && strncmp(argv[i], "type=", 5) == 0; k++)
             if (strcmp(value, zoe_dtype_name(types[k])) == 0)
                 o.type = types[k];

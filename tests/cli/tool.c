@@ -8,6 +8,7 @@
  *     cli_tool flip FILE N                  flips the lowest bit of byte N, counted from the end if negative
  *     cli_tool poison FILE TENSOR           the first value of a safetensors tensor becomes NaN
  *     cli_tool spoil_vae IN OUT TENSOR X    a VAE as safetensors; the first value of an f32 tensor becomes X
+ *     cli_tool markup FILE                  it is well-formed XML that refers to nothing outside
  *     cli_tool picture FILE W H             a PPM with a gradient
  *     cli_tool video FILE W H N             a video of N frames
  *     cli_tool probe FILE                   "W H FRAMES" of a video
@@ -33,7 +34,9 @@
 #include <libavformat/avformat.h>
 
 #include "base/base.h"
+#include "base/file.h"
 #include "events.h"
+#include "markup.h"
 #include "media/media.h"
 #include "store/store.h"
 
@@ -409,6 +412,24 @@ static int memory(char **command)
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
 }
 
+static int markup(const char *path)
+{
+    zoe_context *ctx = zoe_context_new(1);
+    const char *fault;
+    char *text = NULL;
+    size_t size;
+    int code = 0;
+    if (!ctx || zoe_file_read(ctx, &text, &size, path, 1 << 26) != ZOE_OK)
+        code = fail(path, ctx ? zoe_context_message(ctx) : "no memory");
+    else if (strlen(text) != size || !markup_check(text, &fault))
+        code = fail(path, strlen(text) == size ? fault : "a zero byte");
+    else if (markup_refers(text, &fault))
+        code = fail("it refers to something outside", fault);
+    zoe_free(text);
+    zoe_context_free(ctx);
+    return code;
+}
+
 static size_t number_of(const char *text)
 {
     return (size_t)strtoull(text, NULL, 10);
@@ -431,6 +452,8 @@ int main(int argc, char **argv)
         return poison(argv[2], argv[3]);
     if (strcmp(what, "spoil_vae") == 0 && argc == 6)
         return spoil_vae(argv[2], argv[3], argv[4], argv[5]);
+    if (strcmp(what, "markup") == 0 && argc == 3)
+        return markup(argv[2]);
     if (strcmp(what, "picture") == 0 && argc == 5)
         return picture(argv[2], number_of(argv[3]), number_of(argv[4]));
     if (strcmp(what, "video") == 0 && argc == 6)

@@ -50,12 +50,13 @@ static void parse_table(const zoe_command *command, const line *l)
     free(target);
 }
 
-/* Files are not opened, nor made: lines that name a log, a checkpoint or a record are left out. */
+/* Files are not opened, nor made: lines that name a log, a config, a checkpoint or a record are left
+ * out. */
 static void complete_request(line *l)
 {
     static zoe_request request;
     for (int i = 1; i < l->argc; i++)
-        if (strcasestr(l->argv[i], "log"))
+        if (strcasestr(l->argv[i], "log") || strcasestr(l->argv[i], "config"))
             return;
     zoe_context *ctx = zoe_context_new(1);
     if (!ctx)

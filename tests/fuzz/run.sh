@@ -18,6 +18,7 @@ folders() { sed -n "s/^zoe_fuzz($1 [a-z]* \(.*\))\$/\1/p" "$here/CMakeLists.txt"
 options() {
     case $1 in
     safetensors | shards | config | record) echo "-dict=$here/dict/json.dict" ;;
+    yaml) echo "-dict=$here/dict/yaml.dict" ;;
     lora) echo "-dict=$here/dict/lora.dict" ;;
     options) echo "-dict=$here/dict/options.dict -close_fd_mask=2" ;; # it talks on standard error
     metadata | video) echo "-malloc_limit_mb=2100" ;; # FFmpeg's own bound of one allocation is 2 GiB

@@ -68,8 +68,8 @@ static zoe_status write_frames(void *user, const float *frames, size_t index, si
     return ZOE_OK;
 }
 
-static void encode(golden *g, const zoe_vae *vae, const zoe_store *io, run *r,
-                   const char *reference, size_t F, const zoe_probe *probe)
+static void encode(golden *g, zoe_vae *vae, const zoe_store *io, run *r, const char *reference,
+                   size_t F, const zoe_probe *probe)
 {
     zoe_tensor t;
     void *p;
@@ -85,7 +85,7 @@ static void encode(golden *g, const zoe_vae *vae, const zoe_store *io, run *r,
     zoe_free(want);
 }
 
-static void decode(golden *g, const zoe_vae *vae, const zoe_store *io, const char *reference,
+static void decode(golden *g, zoe_vae *vae, const zoe_store *io, const char *reference,
                    const float *latent, size_t f, size_t h, size_t w, const zoe_probe *probe,
                    run *base)
 {
@@ -120,6 +120,82 @@ static void decode(golden *g, const zoe_vae *vae, const zoe_store *io, const cha
     }
     zoe_free(p);
     zoe_free(want);
+}
+
+/* ---- bands of rows have the bytes of whole frames ---- */
+
+enum { BAND_F = 9, BAND_ROWS = 10, BAND_COLUMNS = 6 }; /* frames; of the latent */
+
+/* Frames of any kind, the same whenever they are asked for. */
+static zoe_status make_frame(void *user, float *frame, size_t index)
+{
+    const size_t n = *(const size_t *)user;
+    for (size_t i = 0; i < n; i++)
+        frame[i] = (float)((i * 2654435761u + index * 40503u) % 2003u) / 1001.0f - 1.0f;
+    return ZOE_OK;
+}
+
+typedef struct collected {
+    float *frames;
+    size_t size, count; /* floats of a frame; frames */
+} collected;
+
+static zoe_status collect(void *user, const float *frames, size_t index, size_t count)
+{
+    collected *c = user;
+    if (index != c->count)
+        return ZOE_INTERNAL;
+    memcpy(c->frames + index * c->size, frames, count * c->size * sizeof *frames);
+    c->count += count;
+    return ZOE_OK;
+}
+
+/* The latent and the frames of one way. */
+static void run_bands(golden *g, zoe_vae *vae, float *latent, float *frames, const float *noise,
+                      size_t rows)
+{
+    const size_t stride = zoe_vae_stride(vae), f = (BAND_F - 1) / 4 + 1;
+    size_t size = 3 * stride * BAND_ROWS * stride * BAND_COLUMNS;
+    collected c = {.frames = frames, .size = size};
+    golden_must(g, zoe_vae_set_band(g->ctx, vae, rows), "bands");
+    golden_must(g,
+                zoe_vae_encode(g->ctx, vae, latent, BAND_F, stride * BAND_ROWS,
+                               stride * BAND_COLUMNS, make_frame, &size, NULL, NULL),
+                "bands");
+    golden_must(
+        g, zoe_vae_decode(g->ctx, vae, noise, f, BAND_ROWS, BAND_COLUMNS, collect, &c, NULL, NULL),
+        "bands");
+}
+
+static void check_bands(golden *g, zoe_vae *vae)
+{
+    const size_t stride = zoe_vae_stride(vae), places = 3 * BAND_ROWS * BAND_COLUMNS;
+    const size_t latents = zoe_vae_channels(vae) * places;
+    const size_t pixels = BAND_F * stride * stride * places;
+    float *latent[2], *frames[2], *noise;
+    void *p;
+    golden_must(g, zoe_alloc(g->ctx, &p, 3 * latents + 2 * pixels, sizeof(float), "bands"),
+                "bands");
+    latent[0] = p;
+    latent[1] = latent[0] + latents;
+    noise = latent[1] + latents;
+    frames[0] = noise + latents;
+    frames[1] = frames[0] + pixels;
+    for (size_t i = 0; i < latents; i++)
+        noise[i] = (float)(i * 2654435761u % 1999u) / 999.0f - 1.0f;
+    run_bands(g, vae, latent[0], frames[0], noise, ZOE_VAE_WHOLE);
+    for (size_t rows = 2 * stride; rows <= 8 * stride; rows *= 2) {
+        run_bands(g, vae, latent[1], frames[1], noise, rows);
+        golden_check(g, "bands",
+                     memcmp(latent[0], latent[1], latents * sizeof(float)) == 0 &&
+                         memcmp(frames[0], frames[1], pixels * sizeof(float)) == 0,
+                     "of %zu rows against whole frames", rows);
+    }
+    golden_check(g, "bands", zoe_vae_set_band(g->ctx, vae, stride) == ZOE_INVALID,
+                 "of %zu rows are refused", stride);
+    zoe_context_clear(g->ctx);
+    golden_must(g, zoe_vae_set_band(g->ctx, vae, 0), "bands");
+    zoe_free(p);
 }
 
 int main(int argc, char **argv)
@@ -166,6 +242,7 @@ int main(int argc, char **argv)
     decode(&g, vae, io, "dec1.raw", first, 1, h, w, NULL, &r);
     golden_check(&g, "intermediates", r.seen == zoe_store_count(layers), "%zu of %zu tensors",
                  r.seen, zoe_store_count(layers));
+    check_bands(&g, vae);
     zoe_free(first);
     zoe_free(latent);
     zoe_free(r.video);

@@ -222,6 +222,12 @@ static void tensors_know_their_layout(void **state)
     assert_string_equal(
         zoe_tensor_describe(text, sizeof text, zoe_tensor_of(data, ZOE_BF16, 0, NULL)), "bf16 []");
     assert_int_equal(zoe_tensor_count(zoe_tensor_2d(data, ZOE_F32, 0, 5)), 0);
+    for (t.rank = -1; t.rank <= ZOE_MAX_RANK + 1; t.rank += ZOE_MAX_RANK + 2) {
+        assert_int_equal(zoe_tensor_count(t), 0);
+        assert_false(zoe_tensor_dense(t));
+        zoe_tensor_describe(text, sizeof text, t);
+        assert_non_null(strstr(text, "of rank"));
+    }
 }
 
 int main(void)

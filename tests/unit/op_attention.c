@@ -266,7 +266,7 @@ static void wrong_arguments_are_refused(void **state)
     a = good;                                                                                      \
     change;                                                                                        \
     assert_refused(ctx, zoe_attention(ctx, &a, work), status, word)
-    REFUSED(a.q.dtype = ZOE_F16, ZOE_INVALID, "q is f16");
+    REFUSED(a.q.dtype = ZOE_I32, ZOE_INVALID, "q is i32");
     REFUSED(a.k.dtype = ZOE_BF16, ZOE_INVALID, "k is bf16 [4, 2, 8], wanted f32 [any, 2, 8]");
     REFUSED(a.k.shape[1] = 1, ZOE_INVALID, "k is");
     REFUSED(a.v.shape[0] = 5, ZOE_INVALID, "v is");

@@ -16,7 +16,7 @@ enum { AXES = 4 };
 /* One configuration. Extents are those of the timeline after `past` frames. */
 typedef struct config {
     size_t T, H, W, Cin, Cout;
-    size_t kernel[3], stride[3];
+    size_t kernel[3], stride[3], dilation[3]; /* dilation 0: 1 */
     size_t past, front, top, bottom, left, right;
     bool upsample, residual, bias;
 } config;
@@ -43,18 +43,24 @@ static float *noises(size_t n)
     return p;
 }
 
-static size_t places(size_t before, size_t extent, size_t behind, size_t kernel, size_t stride)
+static size_t apart(const config *c, int axis)
+{
+    return c->dilation[axis] ? c->dilation[axis] : 1;
+}
+
+static size_t places(const config *c, int axis, size_t before, size_t extent, size_t behind)
 {
     const size_t whole = before + extent + behind;
-    return whole < kernel ? 0 : (whole - kernel) / stride + 1;
+    const size_t span = (c->kernel[axis] - 1) * apart(c, axis) + 1;
+    return whole < span ? 0 : (whole - span) / c->stride[axis] + 1;
 }
 
 static void output_shape(size_t shape[AXES], const config *c)
 {
     const size_t scale = c->upsample ? 2 : 1;
-    shape[0] = places(c->front, c->past + c->T, 0, c->kernel[0], c->stride[0]);
-    shape[1] = places(c->top, scale * c->H, c->bottom, c->kernel[1], c->stride[1]);
-    shape[2] = places(c->left, scale * c->W, c->right, c->kernel[2], c->stride[2]);
+    shape[0] = places(c, 0, c->front, c->past + c->T, 0);
+    shape[1] = places(c, 1, c->top, scale * c->H, c->bottom);
+    shape[2] = places(c, 2, c->left, scale * c->W, c->right);
     shape[3] = c->Cout;
 }
 
@@ -86,8 +92,9 @@ static void reference(double *y, double *size, const config *c, const float *tim
         for (size_t a = 0; a < c->kernel[0]; a++)
             for (size_t p = 0; p < c->kernel[1]; p++)
                 for (size_t q = 0; q < c->kernel[2]; q++) {
-                    const float *x = input_at(c, timeline, t * c->stride[0] + a,
-                                              i * c->stride[1] + p, j * c->stride[2] + q);
+                    const float *x = input_at(c, timeline, t * c->stride[0] + a * apart(c, 0),
+                                              i * c->stride[1] + p * apart(c, 1),
+                                              j * c->stride[2] + q * apart(c, 2));
                     for (size_t k = 0; x && k < c->Cin; k++) {
                         const size_t at =
                             (((o * c->Cin + k) * c->kernel[0] + a) * c->kernel[1] + p) *
@@ -159,6 +166,9 @@ static zoe_conv3d_args args_of(const config *c, const float *timeline)
         .stride_t = c->stride[0],
         .stride_h = c->stride[1],
         .stride_w = c->stride[2],
+        .dilation_t = c->dilation[0],
+        .dilation_h = c->dilation[1],
+        .dilation_w = c->dilation[2],
         .upsample = c->upsample,
     };
     if (c->past)
@@ -182,11 +192,12 @@ static zoe_conv_weights *weights_of(zoe_context *ctx, const config *c, float *w,
 static void describe(char *text, size_t size, const config *c)
 {
     snprintf(text, size,
-             "x %zux%zux%zux%zu, past %zu, Cout %zu, kernel %zu%zu%zu, stride %zu%zu%zu, pad %zu "
-             "%zu%zu %zu%zu%s%s%s",
+             "x %zux%zux%zux%zu, past %zu, Cout %zu, kernel %zu%zu%zu, stride %zu%zu%zu, dilation "
+             "%zu%zu%zu, pad %zu %zu%zu %zu%zu%s%s%s",
              c->T, c->H, c->W, c->Cin, c->past, c->Cout, c->kernel[0], c->kernel[1], c->kernel[2],
-             c->stride[0], c->stride[1], c->stride[2], c->front, c->top, c->bottom, c->left,
-             c->right, c->upsample ? ", upsample" : "", c->residual ? ", residual" : "",
+             c->stride[0], c->stride[1], c->stride[2], c->dilation[0], c->dilation[1],
+             c->dilation[2], c->front, c->top, c->bottom, c->left, c->right,
+             c->upsample ? ", upsample" : "", c->residual ? ", residual" : "",
              c->bias ? ", bias" : "");
 }
 
@@ -347,8 +358,9 @@ static void test_random(void **unused)
         for (int axis = 0; axis < 3; axis++) {
             c.kernel[axis] = 1 + pick(4);
             c.stride[axis] = 1 + pick(3);
+            c.dilation[axis] = pick(4) ? 0 : 1 + pick(3);
         }
-        c.past = pick(c.kernel[0]);
+        c.past = pick((c.kernel[0] - 1) * apart(&c, 0) + 1);
         c.front = pick(5);
         c.top = pick(4), c.bottom = pick(4), c.left = pick(4), c.right = pick(4);
         c.upsample = pick(2), c.residual = pick(2), c.bias = pick(2);
@@ -620,11 +632,16 @@ static void test_refusals(void **unused)
         refused(ctx, &args, work, status, sentence);                                               \
     } while (0)
     REFUSED(ZOE_INVALID, "no weights", args.weights = NULL);
-    REFUSED(ZOE_INVALID, "x is bf16", args.x.dtype = ZOE_BF16);
+    REFUSED(ZOE_INVALID, "x is i32", args.x.dtype = ZOE_I32);
+    REFUSED(ZOE_INVALID, "past is f32 [1, 4, 4, 3], wanted bf16", args.x.dtype = ZOE_BF16,
+            args.past = zoe_tensor_4d(x, ZOE_F32, 1, 4, 4, 3));
+    REFUSED(ZOE_INVALID, "method 2 cannot do", args.method = ZOE_CONV_WINOGRAD);
+    REFUSED(ZOE_INVALID, "has no place", args.dilation_h = 100);
+    REFUSED(ZOE_INVALID, "has no place", args.dilation_h = SIZE_MAX / 2);
     REFUSED(ZOE_INVALID, "wanted f32", args.x.rank = 3);
-    REFUSED(ZOE_INVALID, "axis 0 of x is empty", args.x.shape[0] = 0);
+    REFUSED(ZOE_INVALID, "y is f32 [2, 4, 4, 2], wanted", args.x.shape[0] = 0);
     REFUSED(ZOE_INVALID, "axis 2 of x is empty", args.x.shape[2] = 0);
-    REFUSED(ZOE_INVALID, "wanted f32 [any, any, any, 3]", args.x.shape[3] = 4);
+    REFUSED(ZOE_INVALID, "[any, any, any, 3]", args.x.shape[3] = 4);
     REFUSED(ZOE_INVALID, "stride 2 on axis 3, wanted 1", args.x.stride[3] = 2);
     REFUSED(ZOE_INVALID, "wanted at least 1", args.x.stride[1] = -12);
     REFUSED(ZOE_INVALID, "wanted at least 1", args.x.stride[0] = 0);
@@ -634,11 +651,12 @@ static void test_refusals(void **unused)
             args.past = zoe_tensor_4d(x, ZOE_F32, 3, 4, 4, 3));
     REFUSED(ZOE_INVALID, "past is f32 [1, 4, 3, 3]",
             args.past = zoe_tensor_4d(x, ZOE_F32, 1, 4, 3, 3));
-    REFUSED(ZOE_INVALID, "wanted f32 [1, 4, 4, 2]", args.pad_front = 1);
-    REFUSED(ZOE_INVALID, "y is f32 [2, 4, 4, 2], wanted f32 [2, 8, 8, 2]", args.upsample = true);
+    REFUSED(ZOE_INVALID, "[1, 4, 4, 2]", args.pad_front = 1);
+    REFUSED(ZOE_INVALID, "y is f32 [2, 4, 4, 2], wanted f32, f16 or bf16 [2, 8, 8, 2]",
+            args.upsample = true);
     REFUSED(ZOE_INVALID, "has no place", args.pad_front = 0);
     REFUSED(ZOE_INVALID, "has no place", args.pad_top = SIZE_MAX);
-    REFUSED(ZOE_INVALID, "wanted f32 [2, 4, 4, 2]", args.y.shape[3] = 3);
+    REFUSED(ZOE_INVALID, "[2, 4, 4, 2]", args.y.shape[3] = 3);
     REFUSED(ZOE_INVALID, "residual is f32 [2, 4, 4, 1]", args.residual = args.y,
             args.residual.shape[3] = 1);
     REFUSED(ZOE_INVALID, "y overlaps x", args.y.data = x);
@@ -700,13 +718,13 @@ static void test_weight_refusals(void **unused)
         assert_int_equal(zoe_conv_weights_new(ctx, &packed, bad, none), ZOE_INVALID);              \
         assert_null(packed);                                                                       \
     } while (0)
-    BAD_WEIGHT(bad.dtype = ZOE_F8_E4M3);
+    BAD_WEIGHT(bad.dtype = ZOE_I32);
     BAD_WEIGHT(bad.rank = 3);
+    BAD_WEIGHT(bad.rank = 99);
     BAD_WEIGHT(bad.shape[0] = 0);
     BAD_WEIGHT(bad.shape[1] = SIZE_MAX / 8);
     BAD_WEIGHT(bad.shape[0] = SIZE_MAX);
     BAD_WEIGHT(bad.stride[1] = 10);
-    BAD_WEIGHT(bad.data = NULL);
     assert_int_equal(zoe_conv_weights_new(ctx, &packed, good, zoe_tensor_1d(w, ZOE_F32, 3)),
                      ZOE_INVALID);
     assert_int_equal(zoe_conv_weights_new(ctx, &packed, good, zoe_tensor_1d(w, ZOE_I32, 2)),

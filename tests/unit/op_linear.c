@@ -51,6 +51,7 @@ static double activated(zoe_activation activation, double v)
     case ZOE_ACT_GELU_TANH:
         return 0.5 * v * (1.0 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
     case ZOE_ACT_GELU_ERF: return 0.5 * v * (1.0 + erf(v * 0.70710678118654752));
+    case ZOE_ACT_GELU_SIGMOID: return v / (1.0 + exp(-1.702 * v));
     case ZOE_ACT_NONE: break;
     }
     return v;
@@ -117,7 +118,7 @@ static void every_option_over_odd_sizes(void **state)
                           .gate = pick(2),
                           .residual = pick(2),
                           .round_weights = pick(2),
-                          .activation = (zoe_activation)pick(4),
+                          .activation = (zoe_activation)pick(ZOE_ACT_LAST + 1),
                           .threads = 1 + (int)pick(3)};
         check_config(&c);
     }
@@ -234,7 +235,7 @@ static void terms_are_part_of_the_sum(void **state)
                           .gate = pick(2),
                           .residual = pick(2),
                           .round_weights = pick(2),
-                          .activation = (zoe_activation)pick(4)};
+                          .activation = (zoe_activation)pick(ZOE_ACT_LAST + 1)};
         zoe_linear_term terms[TERMS];
         zoe_linear_args a = args_new(&c);
         terms_new(&a, terms, 1 + pick(TERMS));
@@ -308,10 +309,10 @@ static void wrong_terms_are_refused(void **state)
     t = good;                                                                                      \
     change;                                                                                        \
     assert_refused(ctx, zoe_linear(ctx, &a, work), ZOE_INVALID, word)
-    REFUSED(t.x.shape[0] = 3, "x of a term is f32 [3, 3], wanted f32 or bf16 [4, any]");
+    REFUSED(t.x.shape[0] = 3, "x of a term is f32 [3, 3], wanted f32, f16 or bf16 [4, any]");
     REFUSED(t.w.shape[0] = 5, "w of a term is bf16 [5, 3]");
     REFUSED(t.w.shape[1] = 2, "w of a term is bf16 [6, 2]");
-    REFUSED(t.x.dtype = ZOE_F16, "x of a term is f16");
+    REFUSED(t.x.dtype = ZOE_F64, "x of a term is f64");
     REFUSED(t.x = zoe_tensor_none(), "x of a term is none");
     REFUSED((t.x.data = a.y.data, t.x.stride[0] = 6), "y overlaps x of a term");
     REFUSED((t.w.data = a.y.data, t.w.dtype = ZOE_F32), "y overlaps w of a term");
@@ -353,10 +354,11 @@ static void wrong_arguments_are_refused(void **state)
     a = good;                                                                                      \
     change;                                                                                        \
     assert_refused(ctx, zoe_linear(ctx, &a, work), status, word)
-    REFUSED(a.x.dtype = ZOE_F64, ZOE_INVALID, "x is f64 [4, 5], wanted f32 or bf16 [any, any]");
+    REFUSED(a.x.dtype = ZOE_F64, ZOE_INVALID,
+            "x is f64 [4, 5], wanted f32, f16 or bf16 [any, any]");
     REFUSED(a.x.dtype = (zoe_dtype)77, ZOE_INVALID, "x is");
     REFUSED(a.x = zoe_tensor_none(), ZOE_INVALID, "x is none");
-    REFUSED(a.x.rank = 3, ZOE_INVALID, "x is");
+    REFUSED(a.x.rank = 3, ZOE_INVALID, "w is");
     REFUSED(a.x.rank = 9, ZOE_INVALID, "rank 9");
     REFUSED(a.x.rank = -1, ZOE_INVALID, "rank -1");
     REFUSED(a.x.stride[0] = -5, ZOE_INVALID, "x has stride -5");
@@ -365,8 +367,8 @@ static void wrong_arguments_are_refused(void **state)
     REFUSED((a.x.shape[0] = SIZE_MAX / 2, a.y.shape[0] = SIZE_MAX / 2), ZOE_INVALID,
             "more than memory");
     REFUSED(a.w.shape[1] = 6, ZOE_INVALID, "w is f32 [6, 6]");
-    REFUSED(a.y.shape[1] = 7, ZOE_INVALID, "y is f32 [4, 7], wanted f32 or bf16 [4, 6]");
-    REFUSED(a.y.dtype = ZOE_F16, ZOE_INVALID, "y is f16");
+    REFUSED(a.y.shape[1] = 7, ZOE_INVALID, "y is f32 [4, 7], wanted f32, f16 or bf16 [4, 6]");
+    REFUSED(a.y.dtype = ZOE_F64, ZOE_INVALID, "y is f64");
     REFUSED(a.bias.shape[0] = 5, ZOE_INVALID, "bias is f32 [5], wanted f32 [6] or none");
     REFUSED(a.gate.dtype = ZOE_BF16, ZOE_INVALID, "gate is bf16");
     REFUSED(a.residual.shape[0] = 3, ZOE_INVALID, "residual is");

@@ -160,10 +160,13 @@ static void wrong_weights_are_refused(void **state)
     REFUSED((a.w.shape[1] = 500, a.x.shape[1] = 500), "rows are no whole blocks of 256");
     REFUSED(a.w.stride[0] += 32, "rows are no whole blocks of 256");
     REFUSED((a.w.dtype = ZOE_Q8_0, a.w.shape[1] = 510, a.x.shape[1] = 510), "blocks of 32");
-    REFUSED(a.x.dtype = ZOE_Q8_0, "x is q8_0 [3, 512], wanted f32 or bf16");
+    REFUSED(a.x.dtype = ZOE_Q8_0, "x is q8_0 [3, 512], wanted f32, f16 or bf16");
     REFUSED(a.w.dtype = ZOE_I8, "q5_k or q6_k [any, 512]");
     REFUSED(a.w.dtype = (zoe_dtype)ZOE_DTYPES, "w is unknown");
     REFUSED(a.x.scaling = &scaling, "x has factors beside it");
+    const zoe_scaling no_step = {&one, SIZE_MAX, 0, 1}, no_values = {NULL, SIZE_MAX, SIZE_MAX, 1};
+    REFUSED(a.w.scaling = &no_step, "a step of 0");
+    REFUSED(a.w.scaling = &no_values, "no values");
     REFUSED((a.w.shape[0] = SIZE_MAX / 8, a.y.shape[1] = SIZE_MAX / 8), "more than memory");
     REFUSED(a.y.data = a.w.data, "y overlaps w");
 #undef REFUSED

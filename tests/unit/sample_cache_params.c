@@ -60,9 +60,9 @@ static void seed_keys_and_defaults(void **state)
     assert_int_equal(p.cooldown, 1);
     p = parsed(*state, "NoCache,enable_separate_cfg=true,cache_name=NoCache");
     assert_int_equal(p.method, ZOE_CACHE_NONE);
-    const zoe_cache_setting all[] = {{"cache_name", "TaylorSeer", 1}, {"n_derivatives", "2", 2},
-                                     {"skip_interval_steps", "3", 3}, {"warmup", "4", 4},
-                                     {"cutoff_steps", "2", 5},        {"offload", "true", 6}};
+    const zoe_cache_setting all[] = {{"cache_name", "TaylorSeer", "1"}, {"n_derivatives", "2", "2"},
+                                     {"skip_interval_steps", "3", "3"}, {"warmup", "4", NULL},
+                                     {"cutoff_steps", "2", NULL},       {"offload", "true", NULL}};
     assert_int_equal(zoe_cache_params_set(*state, &p, "TaylorSeer", all, 6), ZOE_OK);
     assert_true(p.order == 2 && p.interval == 3 && p.warmup == 4 && p.cooldown == 2);
     p = parsed(*state, "TeaCache,rel_l1_thresh=0.1,coefficients=[733.226126, -401.131952, "
@@ -104,10 +104,10 @@ static void published_tables_by_name(void **state)
 
 static void mistakes_are_named(void **state)
 {
-    static const zoe_cache_setting unknown[] = {{"rel_l1_tresh", "0.1", 17}};
+    static const zoe_cache_setting unknown[] = {{"rel_l1_tresh", "0.1", "x.yaml:17:3"}};
     zoe_cache_params p;
     assert_int_equal(zoe_cache_params_set(*state, &p, "FBCache", unknown, 1), ZOE_INVALID);
-    assert_non_null(strstr(zoe_context_message(*state), "line 17"));
+    assert_non_null(strstr(zoe_context_message(*state), "x.yaml:17:3: FBCache has no key"));
     assert_non_null(strstr(zoe_context_message(*state), "rel_l1_tresh"));
     assert_non_null(strstr(zoe_context_message(*state), "rel_l1_thresh"));
     zoe_context_clear(*state);

@@ -3,7 +3,8 @@
  * It is a product whose left rows are never stored: row r of tap (a, p, q) is the channel vector of
  * one input pixel, reached through a table of pointers (Dukhan 2019, arXiv 1907.02129). Pixels in
  * the padding point to a vector of zeros, an enlarged frame points to each pixel four times, and
- * temporal taps that lie wholly before the timeline are left out.
+ * temporal taps that lie wholly before the timeline are left out. Input of 16 bits is widened first,
+ * just the part under a block.
  *
  * A task is a block of output pixels of one frame times some panels of 16 output channels. Within
  * it the taps are cut into slices, so that a slice of a panel stays in the cache while all tiles of
@@ -20,13 +21,23 @@ enum {
     BLOCK = BLOCK_TILES * ROWS, /* pixels of a block */
     BLOCK_ROWS = 12,
     SLICE_STEPS = 2560, /* products per output value and slice: 160 KiB of weights */
-    ENOUGH_TASKS = 128  /* with fewer pixel blocks than this the panels are split too */
+    ENOUGH_TASKS = 128, /* with fewer pixel blocks than this the panels are split too */
+    FEW_CHANNELS = 4    /* with so few a pixel's taps are copied side by side */
 };
 
+/* What one worker needs. */
 typedef struct scratch {
     const float **table; /* [BLOCK_TILES][taps][ROWS] */
     float *sums;         /* [BLOCK_TILES][ROWS][panel width] */
+    float *tiles;        /* [kt][rows][columns][Cin]: widened input under a block */
 } scratch;
+
+/* Its sizes. */
+typedef struct extents {
+    size_t block_rows, block_columns; /* pixels of a block */
+    size_t tile;                      /* floats of a widened frame; 0: f32 needs none */
+    size_t table_bytes, sums_bytes, tiles_bytes, worker_bytes;
+} extents;
 
 typedef struct plan {
     zoe_context *ctx;
@@ -34,10 +45,8 @@ typedef struct plan {
     const zoe_conv_weights *weights;
     const conv_packed *packed;
     const zoe_kernels *kernels;
+    extents size;
     unsigned char *work;
-    size_t work_bytes; /* of one worker */
-    size_t past;       /* frames before x */
-    size_t block_rows, block_columns;
     size_t blocks_in_column, blocks_in_row; /* of an output frame */
     size_t panels, panels_per_task, groups;
 } plan;
@@ -47,37 +56,74 @@ static size_t tap_count(const zoe_conv_weights *weights)
     return weights->kt * weights->kh * weights->kw;
 }
 
-static size_t worker_bytes(const zoe_conv_weights *weights)
+/* How output frames are cut into blocks: nearly square ones, which share most of the input that
+ * their kernels cover, but a full number of pixels where the frame is narrow or flat. */
+static void cut_frames(extents *e, size_t rows, size_t columns)
 {
-    /* The packed weights hold more bytes than taps, so the product cannot overflow where they
-     * exist. */
-    const size_t table = zoe_arena_bytes(tap_count(weights) * BLOCK, sizeof(const float *));
-    return table + zoe_arena_bytes(BLOCK * CONV_PANEL, sizeof(float));
+    e->block_rows = zoe_min(rows ? rows : 1, BLOCK_ROWS);
+    e->block_columns = zoe_min(columns ? columns : 1, BLOCK / e->block_rows);
+    e->block_rows = zoe_min(rows ? rows : 1, BLOCK / e->block_columns);
 }
 
-size_t zoe_cpu_conv_direct_bytes(const zoe_context *ctx, const zoe_conv_weights *weights)
+/* Input rows (or columns) under `outputs` of them, at most. SIZE_MAX: more than can be addressed. */
+static size_t covered(size_t outputs, size_t stride, size_t taps, size_t dilation, size_t limit)
 {
+    size_t steps, reach;
+    if (!zoe_size_mul(&steps, outputs - 1, stride) || !zoe_size_mul(&reach, taps - 1, dilation) ||
+        !zoe_size_add(&steps, steps, reach) || !zoe_size_add(&steps, steps, 1))
+        return limit;
+    return zoe_min(steps, limit);
+}
+
+/* Sizes for these arguments; false: more than can be addressed. */
+static bool measure(extents *e, const zoe_conv3d_args *args)
+{
+    const zoe_conv_weights *w = args->weights;
+    const zoe_tensor x = args->x;
+    const size_t taps = tap_count(w);
+    *e = (extents){0};
+    cut_frames(e, args->y.shape[1], args->y.shape[2]);
+    /* The packed weights hold more bytes than taps, so the product cannot overflow where they
+     * exist. */
+    e->table_bytes = zoe_arena_bytes(taps * BLOCK, sizeof(const float *));
+    e->sums_bytes = zoe_arena_bytes(BLOCK * CONV_PANEL, sizeof(float));
+    if (x.dtype != ZOE_F32) {
+        const size_t rows =
+            covered(e->block_rows, args->stride_h, w->kh, args->dilation_h, x.shape[1]);
+        const size_t columns =
+            covered(e->block_columns, args->stride_w, w->kw, args->dilation_w, x.shape[2]);
+        size_t floats;
+        if (!zoe_size_product(&e->tile, (size_t[]){rows, columns, w->Cin}, 3) ||
+            !zoe_size_mul(&floats, e->tile, w->kt) ||
+            floats > (SIZE_MAX / 4 - 4096) / sizeof(float))
+            return false;
+        e->tiles_bytes = zoe_arena_bytes(floats, sizeof(float));
+    }
+    return zoe_size_add(&e->worker_bytes, e->table_bytes, e->sums_bytes) &&
+           zoe_size_add(&e->worker_bytes, e->worker_bytes, e->tiles_bytes);
+}
+
+size_t zoe_cpu_conv_direct_bytes(const zoe_context *ctx, const zoe_conv3d_args *args)
+{
+    extents e;
     size_t bytes;
-    if (!zoe_size_mul(&bytes, worker_bytes(weights), (size_t)zoe_context_threads(ctx)))
+    if (!measure(&e, args) ||
+        !zoe_size_mul(&bytes, e.worker_bytes, (size_t)zoe_context_threads(ctx)))
         return SIZE_MAX;
     return bytes;
 }
 
 static scratch scratch_of(const plan *p, size_t worker)
 {
-    unsigned char *base = p->work + worker * p->work_bytes;
-    const size_t table = zoe_arena_bytes(tap_count(p->weights) * BLOCK, sizeof(const float *));
-    return (scratch){.table = (const float **)(void *)base,
-                     .sums = (float *)(void *)(base + table)};
-}
-
-/* Frame `index` of the timeline (past, x). */
-static const float *frame_of(const plan *p, size_t index)
-{
-    const bool old = index < p->past;
-    const zoe_tensor *source = old ? &p->args->past : &p->args->x;
-    return (const float *)source->data +
-           (ptrdiff_t)(old ? index : index - p->past) * source->stride[0];
+    const extents *e = &p->size;
+    unsigned char *at = p->work + worker * e->worker_bytes;
+    scratch s;
+    s.table = (const float **)(void *)at;
+    at += e->table_bytes;
+    s.sums = (float *)(void *)at;
+    at += e->sums_bytes;
+    s.tiles = e->tiles_bytes ? (float *)(void *)at : NULL;
+    return s;
 }
 
 /* The pixels that one task computes, part of one frame, in row-major order. */
@@ -97,58 +143,83 @@ static block block_of(const plan *p, size_t index)
     const size_t in_row = index % p->blocks_in_row, in_column = index / p->blocks_in_row;
     block b = {
         .t = in_column / p->blocks_in_column,
-        .row = in_column % p->blocks_in_column * p->block_rows,
-        .column = in_row * p->block_columns,
+        .row = in_column % p->blocks_in_column * p->size.block_rows,
+        .column = in_row * p->size.block_columns,
     };
-    b.rows = zoe_min(args->y.shape[1] - b.row, p->block_rows);
-    b.columns = zoe_min(args->y.shape[2] - b.column, p->block_columns);
+    b.rows = zoe_min(args->y.shape[1] - b.row, p->size.block_rows);
+    b.columns = zoe_min(args->y.shape[2] - b.column, p->size.block_columns);
     b.pixels = b.rows * b.columns;
     b.tiles = zoe_ceil_div(b.pixels, ROWS);
     const size_t start = b.t * args->stride_t; /* in the padded timeline */
     if (start < args->pad_front)
-        b.skipped = zoe_min(args->pad_front - start, weights->kt);
+        b.skipped = zoe_min(zoe_ceil_div(args->pad_front - start, args->dilation_t), weights->kt);
     b.taps = (weights->kt - b.skipped) * weights->kh * weights->kw;
     return b;
 }
 
+/* The input under a block within a frame. */
+static conv_region region_of(const plan *p, const block *b)
+{
+    const zoe_conv3d_args *args = p->args;
+    const zoe_conv_weights *w = p->weights;
+    const unsigned half = args->upsample;
+    conv_region r = {
+        .top = b->row * args->stride_h - args->pad_top,
+        .left = b->column * args->stride_w - args->pad_left,
+        .rows = (b->rows - 1) * args->stride_h + (w->kh - 1) * args->dilation_h + 1,
+        .columns = (b->columns - 1) * args->stride_w + (w->kw - 1) * args->dilation_w + 1,
+    };
+    r = zoe_conv_clip(r, args->x.shape[1] << half, args->x.shape[2] << half);
+    if (half && r.rows) {
+        r.rows = (r.top + r.rows - 1) / 2 - r.top / 2 + 1;
+        r.top /= 2;
+    }
+    if (half && r.columns) {
+        r.columns = (r.left + r.columns - 1) / 2 - r.left / 2 + 1;
+        r.left /= 2;
+    }
+    return r;
+}
+
 /* Where one tap of a frame lies, for all pixels of a block: `down` and `right` are the tap's place
- * in the kernel, slots[n] is the place of pixel n in the table. */
+ * in the kernel, in pixels, slots[n] is the place of pixel n in the table. */
 static void point_tap(const plan *p, const float **table, const size_t *slots, const block *b,
-                      const zoe_tensor *source, const float *frame, size_t down, size_t right)
+                      const conv_view *view, size_t down, size_t right)
 {
     const zoe_conv3d_args *args = p->args;
     const float *const zeros = p->packed->zeros;
     const unsigned half = args->upsample;
-    const size_t rows = source->shape[1], columns = source->shape[2];
-    const ptrdiff_t step = source->stride[2];
+    const size_t rows = args->x.shape[1], columns = args->x.shape[2];
     /* Places above and left of the frame wrap around to huge numbers. */
     size_t v = b->row * args->stride_h + down - args->pad_top;
     for (size_t i = 0; i < b->rows; i++, v += args->stride_h, slots += b->columns) {
-        const bool inside = (v >> half) < rows;
-        const float *row = frame + (inside ? (ptrdiff_t)(v >> half) * source->stride[1] : 0);
-        const size_t limit = inside ? columns : 0;
+        const size_t limit = (v >> half) < rows ? columns : 0;
         size_t h = b->column * args->stride_w + right - args->pad_left;
-        for (size_t j = 0; j < b->columns; j++, h += args->stride_w) {
-            const bool hit = (h >> half) < limit;
-            table[slots[j]] = hit ? row + (ptrdiff_t)(h >> half) * step : zeros;
-        }
+        for (size_t j = 0; j < b->columns; j++, h += args->stride_w)
+            table[slots[j]] =
+                (h >> half) < limit ? conv_view_pixel(view, v >> half, h >> half) : zeros;
     }
 }
 
 /* Fills the table: [tiles][taps][ROWS]. The last tile is filled up with zeros. */
-static void point_block(const plan *p, const float **table, const block *b)
+static void point_block(const plan *p, const scratch *s, const block *b)
 {
     const zoe_conv_weights *weights = p->weights;
+    const zoe_conv3d_args *args = p->args;
+    const conv_region region = region_of(p, b);
     size_t slots[BLOCK];
     for (size_t n = 0; n < b->tiles * ROWS; n++)
         slots[n] = n / ROWS * b->taps * ROWS + n % ROWS;
-    const float **to = table;
+    const float **to = s->table;
+    float *tile = s->tiles;
     for (size_t a = b->skipped; a < weights->kt; a++) {
-        const size_t index = b->t * p->args->stride_t + a - p->args->pad_front;
-        const zoe_tensor *source = index < p->past ? &p->args->past : &p->args->x;
+        const size_t index = b->t * args->stride_t + a * args->dilation_t - args->pad_front;
+        const conv_view view = zoe_conv_view_of(p->kernels, args, index, region, tile);
+        tile = tile ? tile + p->size.tile : NULL;
         for (size_t down = 0; down < weights->kh; down++)
             for (size_t right = 0; right < weights->kw; right++, to += ROWS) {
-                point_tap(p, to, slots, b, source, frame_of(p, index), down, right);
+                point_tap(p, to, slots, b, &view, down * args->dilation_h,
+                          right * args->dilation_w);
                 for (size_t n = b->pixels; n < b->tiles * ROWS; n++)
                     to[slots[n]] = p->packed->zeros;
             }
@@ -159,19 +230,24 @@ static void point_block(const plan *p, const float **table, const block *b)
 static void sum_panel(const plan *p, const scratch *s, const block *b, size_t panel)
 {
     const zoe_conv_weights *weights = p->weights;
-    const size_t Cin = weights->Cin, width = conv_panel_width(weights->Cout, panel);
-    const size_t slices = b->taps * Cin / SLICE_STEPS + 1;
-    const size_t slice = zoe_ceil_div(b->taps, slices); /* taps */
+    const size_t width = conv_panel_width(weights->Cout, panel);
+    const size_t taps = b->taps, Cin = weights->Cin;
+    const size_t slices = taps * Cin / SLICE_STEPS + 1;
+    const size_t slice = zoe_ceil_div(taps, slices); /* taps */
+    const float *bias = p->packed->bias + panel * CONV_PANEL;
     const float *w =
         conv_panel(p->packed, panel) + b->skipped * weights->kh * weights->kw * Cin * width;
-    for (size_t n = 0; n < b->tiles * ROWS; n++)
-        memcpy(s->sums + n * width, p->packed->bias + panel * CONV_PANEL, width * sizeof(float));
-    for (size_t from = 0; from < b->taps; from += slice) {
-        const size_t taps = zoe_min(b->taps - from, slice);
+    if (width == CONV_PANEL)
+        for (size_t n = 0; n < b->tiles * ROWS; n++)
+            memcpy(s->sums + n * CONV_PANEL, bias, CONV_PANEL * sizeof *bias);
+    else
+        for (size_t n = 0; n < b->tiles * ROWS; n++)
+            memcpy(s->sums + n * width, bias, CONV_PANEL / 2 * sizeof *bias);
+    for (size_t from = 0; from < taps; from += slice) {
+        const size_t some = zoe_min(taps - from, slice);
         for (size_t tile = 0; tile < b->tiles; tile++)
-            p->kernels->conv(s->sums + tile * ROWS * width,
-                             s->table + (tile * b->taps + from) * ROWS, w + from * Cin * width,
-                             taps, Cin, width);
+            p->kernels->conv(s->sums + tile * ROWS * width, s->table + (tile * taps + from) * ROWS,
+                             w + from * Cin * width, some, Cin, width);
     }
 }
 
@@ -182,7 +258,7 @@ static void write_panel(const plan *p, const float *sums, const block *b, size_t
     const size_t count = zoe_min(p->weights->Cout - channel, width);
     for (size_t i = b->row; i < b->row + b->rows; i++)
         for (size_t j = b->column; j < b->column + b->columns; j++, sums += width)
-            conv_write(p->args, b->t, i, j, channel, sums, count);
+            conv_write(p->kernels, p->args, b->t, i, j, channel, sums, count);
 }
 
 static void run_task(void *arg, size_t task, size_t worker)
@@ -193,27 +269,16 @@ static void run_task(void *arg, size_t task, size_t worker)
     const size_t first = task % p->groups * p->panels_per_task;
     if (zoe_cancelled(p->ctx))
         return;
-    point_block(p, s.table, &b);
+    point_block(p, &s, &b);
     for (size_t i = first; i < p->panels && i < first + p->panels_per_task; i++) {
         sum_panel(p, &s, &b, i);
         write_panel(p, s.sums, &b, i);
     }
 }
 
-/* How output frames are cut into blocks: nearly square ones, which share most of the input that
- * their kernels cover, but a full number of pixels where the frame is narrow or flat. */
-static void cut_frames(plan *p)
-{
-    const size_t rows = p->args->y.shape[1], columns = p->args->y.shape[2];
-    p->block_rows = zoe_min(rows, BLOCK_ROWS);
-    p->block_columns = zoe_min(columns, BLOCK / p->block_rows);
-    p->block_rows = zoe_min(rows, BLOCK / p->block_columns);
-    p->blocks_in_column = zoe_ceil_div(rows, p->block_rows);
-    p->blocks_in_row = zoe_ceil_div(columns, p->block_columns);
-}
-
 zoe_status zoe_cpu_conv_direct(zoe_context *ctx, const zoe_conv3d_args *args, zoe_workspace work)
 {
+    const zoe_tensor y = args->y;
     plan p = {
         .ctx = ctx,
         .args = args,
@@ -221,12 +286,12 @@ zoe_status zoe_cpu_conv_direct(zoe_context *ctx, const zoe_conv3d_args *args, zo
         .packed = (const conv_packed *)args->weights,
         .kernels = zoe_kernels_get(),
         .work = work.data,
-        .work_bytes = worker_bytes(args->weights),
-        .past = args->past.dtype == ZOE_NONE ? 0 : args->past.shape[0],
         .panels = conv_panels(args->weights->Cout),
     };
-    cut_frames(&p);
-    const size_t blocks = args->y.shape[0] * p.blocks_in_column * p.blocks_in_row;
+    measure(&p.size, args); /* holds, as the workspace could be told */
+    p.blocks_in_column = zoe_ceil_div(y.shape[1], p.size.block_rows);
+    p.blocks_in_row = zoe_ceil_div(y.shape[2], p.size.block_columns);
+    const size_t blocks = y.shape[0] * p.blocks_in_column * p.blocks_in_row;
     const size_t splits = ENOUGH_TASKS / blocks + 1;
     p.panels_per_task = zoe_ceil_div(p.panels, splits);
     p.groups = zoe_ceil_div(p.panels, p.panels_per_task);
@@ -234,23 +299,33 @@ zoe_status zoe_cpu_conv_direct(zoe_context *ctx, const zoe_conv3d_args *args, zo
     return zoe_check_cancel(ctx);
 }
 
+zoe_conv_method zoe_cpu_conv3d_method(const zoe_conv3d_args *args)
+{
+    const bool winograd = args->method == ZOE_CONV_AUTO ? zoe_cpu_conv_is_winograd(args)
+                                                        : args->method == ZOE_CONV_WINOGRAD &&
+                                                              zoe_cpu_conv_can_winograd(args);
+    return winograd ? ZOE_CONV_WINOGRAD : ZOE_CONV_DIRECT;
+}
+
+static bool is_winograd(const zoe_conv3d_args *args)
+{
+    return zoe_cpu_conv3d_method(args) == ZOE_CONV_WINOGRAD;
+}
+
 size_t zoe_cpu_conv3d_workspace(const zoe_context *ctx, const zoe_conv3d_args *args)
 {
-    if (zoe_cpu_conv_is_winograd(args))
+    if (is_winograd(args))
         return zoe_cpu_conv_winograd_bytes(ctx, args);
-    size_t bytes = zoe_cpu_conv_direct_bytes(ctx, args->weights), merged = 0;
     if (zoe_cpu_conv_is_enlarged(args))
-        merged = zoe_arena_bytes(zoe_cpu_conv_enlarged_floats(args->weights), sizeof(float));
-    return zoe_size_add(&bytes, bytes, merged) ? bytes : SIZE_MAX;
+        return zoe_cpu_conv_enlarged_bytes(ctx, args);
+    return zoe_cpu_conv_direct_bytes(ctx, args);
 }
 
 zoe_status zoe_cpu_conv3d(zoe_context *ctx, const zoe_conv3d_args *args, zoe_workspace work)
 {
-    if (zoe_cpu_conv_is_winograd(args))
+    if (is_winograd(args))
         return zoe_cpu_conv_winograd(ctx, args, work);
-    if (!zoe_cpu_conv_is_enlarged(args))
-        return zoe_cpu_conv_direct(ctx, args, work);
-    unsigned char *behind = work.data;
-    behind += zoe_cpu_conv_direct_bytes(ctx, args->weights);
-    return zoe_cpu_conv_enlarged(ctx, args, work, (float *)(void *)behind);
+    if (zoe_cpu_conv_is_enlarged(args))
+        return zoe_cpu_conv_enlarged(ctx, args, work);
+    return zoe_cpu_conv_direct(ctx, args, work);
 }

@@ -27,14 +27,16 @@ static parity parity_of(size_t first, size_t extent, size_t pad, size_t kernel)
 
 bool zoe_cpu_conv_is_enlarged(const zoe_conv3d_args *args)
 {
-    return args->upsample && args->stride_h == 1 && args->stride_w == 1 &&
-           (args->weights->kh > 1 || args->weights->kw > 1);
+    return args->upsample && args->stride_h == 1 && args->stride_w == 1 && args->dilation_h == 1 &&
+           args->dilation_w == 1 && (args->weights->kh > 1 || args->weights->kw > 1);
 }
 
-size_t zoe_cpu_conv_enlarged_floats(const zoe_conv_weights *w)
+/* Bytes of the merged weights of the largest of the four. */
+static size_t merged_bytes(const zoe_conv_weights *w)
 {
     /* Not more than the packed weights have, which exist. */
-    return conv_columns(w->Cout) * w->kt * (w->kh / 2 + 1) * (w->kw / 2 + 1) * w->Cin;
+    const size_t taps = w->kt * (w->kh / 2 + 1) * (w->kw / 2 + 1);
+    return zoe_arena_bytes(conv_columns(w->Cout) * taps * w->Cin, sizeof(float));
 }
 
 typedef struct merging {
@@ -67,8 +69,10 @@ static zoe_tensor every_second(zoe_tensor t, const parity *row, const parity *co
 {
     if (t.dtype == ZOE_NONE)
         return t;
-    t.data = (float *)t.data + (ptrdiff_t)row->first * t.stride[1] +
-             (ptrdiff_t)column->first * t.stride[2];
+    if (t.data && row->outputs && column->outputs)
+        t.data = (unsigned char *)t.data +
+                 ((size_t)t.stride[1] * row->first + (size_t)t.stride[2] * column->first) *
+                     zoe_dtype_bytes(t.dtype);
     t.shape[1] = row->outputs;
     t.shape[2] = column->outputs;
     t.stride[1] *= 2;
@@ -76,30 +80,60 @@ static zoe_tensor every_second(zoe_tensor t, const parity *row, const parity *co
     return t;
 }
 
-zoe_status zoe_cpu_conv_enlarged(zoe_context *ctx, const zoe_conv3d_args *args, zoe_workspace work,
-                                 float *merged)
+/* One of the four: its kernel's extents in `part`, which has the weights elsewhere, and its
+ * arguments. */
+typedef struct quarter {
+    parity row, column;
+    conv_packed part;
+    zoe_conv3d_args args; /* but for the weights */
+} quarter;
+
+static quarter quarter_of(const zoe_conv3d_args *args, size_t i)
 {
-    const conv_packed *packed = (const conv_packed *)args->weights;
     const zoe_conv_weights *w = args->weights;
+    quarter q = {.row = parity_of(i / 2, args->y.shape[1], args->pad_top, w->kh),
+                 .column = parity_of(i % 2, args->y.shape[2], args->pad_left, w->kw),
+                 .part = *(const conv_packed *)w,
+                 .args = *args};
+    q.part.head.kh = q.row.taps;
+    q.part.head.kw = q.column.taps;
+    q.args.upsample = false;
+    q.args.pad_top = q.row.pad;
+    q.args.pad_left = q.column.pad;
+    q.args.y = every_second(args->y, &q.row, &q.column);
+    q.args.residual = every_second(args->residual, &q.row, &q.column);
+    return q;
+}
+
+size_t zoe_cpu_conv_enlarged_bytes(const zoe_context *ctx, const zoe_conv3d_args *args)
+{
+    size_t most = 0, bytes;
     for (size_t i = 0; i < 4; i++) {
-        const parity row = parity_of(i / 2, args->y.shape[1], args->pad_top, w->kh);
-        const parity column = parity_of(i % 2, args->y.shape[2], args->pad_left, w->kw);
-        if (row.outputs == 0 || column.outputs == 0)
+        quarter q = quarter_of(args, i);
+        q.args.weights = &q.part.head;
+        const size_t direct = zoe_cpu_conv_direct_bytes(ctx, &q.args);
+        most = direct > most ? direct : most;
+    }
+    return zoe_size_add(&bytes, most, merged_bytes(args->weights)) ? bytes : SIZE_MAX;
+}
+
+zoe_status zoe_cpu_conv_enlarged(zoe_context *ctx, const zoe_conv3d_args *args, zoe_workspace work)
+{
+    const zoe_conv_weights *w = args->weights;
+    unsigned char *behind = work.data;
+    float *merged = (float *)(void *)behind; /* and then the work of the direct way */
+    const zoe_workspace rest = {.data = behind + merged_bytes(w),
+                                .bytes = work.bytes - merged_bytes(w)};
+    for (size_t i = 0; i < 4; i++) {
+        quarter q = quarter_of(args, i);
+        if (q.row.outputs == 0 || q.column.outputs == 0)
             continue;
-        conv_packed part = *packed;
-        part.panels = merged;
-        part.head.kh = row.taps;
-        part.head.kw = column.taps;
-        merging job = {.from = packed, .to = &part, .row = row, .column = column};
+        q.part.panels = merged;
+        q.args.weights = &q.part.head;
+        merging job = {
+            .from = (const conv_packed *)w, .to = &q.part, .row = q.row, .column = q.column};
         zoe_parallel_for(ctx, conv_panels(w->Cout), merge_panel, &job);
-        zoe_conv3d_args quarter = *args;
-        quarter.weights = &part.head;
-        quarter.upsample = false;
-        quarter.pad_top = row.pad;
-        quarter.pad_left = column.pad;
-        quarter.y = every_second(args->y, &row, &column);
-        quarter.residual = every_second(args->residual, &row, &column);
-        TRY(zoe_cpu_conv_direct(ctx, &quarter, work));
+        TRY(zoe_cpu_conv_direct(ctx, &q.args, rest));
     }
     return ZOE_OK;
 }

@@ -53,14 +53,12 @@ static void pack_panel(void *arg, size_t i, size_t worker)
     const size_t taps = head->kt * head->kh * head->kw;
     const size_t row_size = taps * head->Cin;
     const size_t width = conv_panel_width(head->Cout, i);
-    const size_t element = zoe_dtype_bytes(p->w.dtype);
     float *panel = p->packed->panels + i * CONV_PANEL * row_size;
     float *row = p->rows + worker * row_size;
     for (size_t column = 0; column < width; column++) {
         const size_t o = i * CONV_PANEL + column;
         if (o < head->Cout)
-            zoe_widen(row, (const unsigned char *)p->w.data + o * row_size * element, p->w.dtype,
-                      row_size);
+            zoe_tensor_widen(row, p->w, o * row_size, row_size);
         else
             memset(row, 0, row_size * sizeof *row);
         pack_channel(panel, width, column, row, head->Cin, taps);
@@ -79,8 +77,10 @@ zoe_status zoe_cpu_conv_weights_new(zoe_context *ctx, zoe_conv_weights **packed,
         !zoe_size_mul(&rows_count, row_size, (size_t)zoe_context_threads(ctx)))
         return zoe_fail(ctx, ZOE_NOMEM, "convolution weights: more than memory can address");
     TRY_GOTO(zoe_alloc(ctx, &self, 1, sizeof(conv_packed), "convolution weights"));
-    TRY_GOTO(zoe_alloc(ctx, &memory, total, sizeof(float), "packed convolution weights"));
-    TRY_GOTO(zoe_alloc(ctx, &rows, rows_count, sizeof(float), "convolution weights to pack"));
+    if (w.data)
+        TRY_GOTO(zoe_alloc(ctx, &memory, total, sizeof(float), "packed convolution weights"));
+    if (w.data)
+        TRY_GOTO(zoe_alloc(ctx, &rows, rows_count, sizeof(float), "convolution weights to pack"));
     conv_packed *made = self;
     *made = (conv_packed){
         .head = {.device = &zoe_device_cpu,
@@ -88,9 +88,13 @@ zoe_status zoe_cpu_conv_weights_new(zoe_context *ctx, zoe_conv_weights **packed,
                  .Cin = extents[1],
                  .kt = extents[2],
                  .kh = extents[3],
-                 .kw = extents[4]},
+                 .kw = extents[4],
+                 .empty = !w.data},
         .panels = memory,
     };
+    *packed = &made->head;
+    if (!w.data)
+        goto done;
     made->bias = made->panels + panels;
     made->zeros = made->bias + bias_count;
     memset(made->bias, 0, (bias_count + zeros) * sizeof(float));
@@ -98,7 +102,6 @@ zoe_status zoe_cpu_conv_weights_new(zoe_context *ctx, zoe_conv_weights **packed,
         zoe_widen(made->bias, bias.data, bias.dtype, made->head.Cout);
     packing job = {.packed = made, .w = w, .rows = rows};
     zoe_parallel_for(ctx, conv_panels(made->head.Cout), pack_panel, &job);
-    *packed = &made->head;
 done:
     zoe_free(rows);
     if (status != ZOE_OK) {

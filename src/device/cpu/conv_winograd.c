@@ -34,6 +34,7 @@ typedef struct extents {
     size_t sums;            /* floats of a place: [panels][frames][squares][width] */
     size_t weights;         /* floats of a place: panels of [kt][Cin][width] */
     size_t table;           /* pointers: [frames][squares][kt] */
+    size_t tile;            /* floats of the widened pixels under a block; f32 needs none */
     size_t worker_bytes, weights_bytes;
 } extents;
 
@@ -45,7 +46,7 @@ typedef struct plan {
     extents size;
     float *turned; /* weights: [PLACES] panels */
     unsigned char *work;
-    size_t past, panels, panels_per_task, groups;
+    size_t panels, panels_per_task, groups;
     size_t block_rows, block_columns; /* in squares */
     size_t blocks_in_column, blocks_in_row;
 } plan;
@@ -53,16 +54,23 @@ typedef struct plan {
 typedef struct scratch {
     float *input, *sums;
     const float **table;
+    float *tile;
 } scratch;
+
+bool zoe_cpu_conv_can_winograd(const zoe_conv3d_args *args)
+{
+    const zoe_conv_weights *w = args->weights;
+    return w->kh == 3 && w->kw == 3 && w->kt <= 3 && w->Cin >= 16 && w->Cin % 8 == 0 &&
+           args->stride_t == 1 && args->stride_h == 1 && args->stride_w == 1 &&
+           args->dilation_t == 1 && args->dilation_h == 1 && args->dilation_w == 1 &&
+           !args->upsample;
+}
 
 bool zoe_cpu_conv_is_winograd(const zoe_conv3d_args *args)
 {
-    const zoe_conv_weights *w = args->weights;
     const size_t rows = zoe_ceil_div(args->y.shape[1], 2),
                  columns = zoe_ceil_div(args->y.shape[2], 2);
-    return w->kh == 3 && w->kw == 3 && w->kt <= 3 && w->Cin >= 16 && w->Cin % 8 == 0 &&
-           w->Cout >= 16 && args->y.shape[0] > 0 && args->stride_t == 1 && args->stride_h == 1 &&
-           args->stride_w == 1 && !args->upsample &&
+    return zoe_cpu_conv_can_winograd(args) &&
            zoe_min(rows, ENOUGH_SQUARES) * zoe_min(columns, ENOUGH_SQUARES) >= ENOUGH_SQUARES;
 }
 
@@ -70,16 +78,19 @@ static extents extents_of(const zoe_conv3d_args *args)
 {
     const zoe_conv_weights *w = args->weights;
     const size_t columns = conv_columns(w->Cout);
-    extents e = {.frames = zoe_min(args->y.shape[0], BLOCK_FRAMES)};
+    extents e = {.frames = zoe_min(args->y.shape[0] ? args->y.shape[0] : 1, BLOCK_FRAMES)};
     const size_t input_frames = e.frames + w->kt - 1;
     e.squares = BLOCK_INPUT / zoe_min(input_frames, BLOCK_INPUT) / ROWS * ROWS;
     e.input = input_frames * e.squares * w->Cin + PAD;
     e.sums = columns * e.frames * e.squares + PAD;
     e.weights = columns * w->kt * w->Cin + PAD;
     e.table = e.frames * e.squares * w->kt;
+    /* (2 r + 2) (2 c + 2) pixels for r c <= squares: r + c is the largest with r or c = 1. */
+    e.tile = args->x.dtype == ZOE_F32 ? 0 : 8 * (e.squares + 1) * w->Cin;
     e.worker_bytes = zoe_arena_bytes(PLACES * e.input, sizeof(float)) +
                      zoe_arena_bytes(PLACES * e.sums, sizeof(float)) +
-                     zoe_arena_bytes(e.table, sizeof(const float *));
+                     zoe_arena_bytes(e.table, sizeof(const float *)) +
+                     zoe_arena_bytes(e.tile, sizeof(float));
     e.weights_bytes = zoe_arena_bytes(PLACES * e.weights, sizeof(float));
     return e;
 }
@@ -103,6 +114,8 @@ static scratch scratch_of(const plan *p, size_t worker)
     s.sums = (float *)(void *)at;
     at += zoe_arena_bytes(PLACES * p->size.sums, sizeof(float));
     s.table = (const float **)(void *)at;
+    at += zoe_arena_bytes(p->size.table, sizeof(const float *));
+    s.tile = p->size.tile ? (float *)(void *)at : NULL;
     return s;
 }
 
@@ -157,16 +170,16 @@ static block block_of(const plan *p, size_t index)
 }
 
 /* The pixels of one input square, those outside the frame as zeros. */
-static void point_square(const plan *p, const float *pixels[PLACES], const zoe_tensor *source,
-                         const float *frame, size_t row, size_t column)
+static void point_square(const plan *p, const float *pixels[PLACES], const conv_view *view,
+                         size_t row, size_t column)
 {
+    const zoe_tensor x = p->args->x;
     /* Rows above and columns left of the frame wrap around to huge numbers. */
     const size_t top = 2 * row - p->args->pad_top, left = 2 * column - p->args->pad_left;
     for (size_t i = 0; i < 4; i++)
         for (size_t j = 0; j < 4; j++)
-            pixels[4 * i + j] = top + i < source->shape[1] && left + j < source->shape[2]
-                                    ? frame + (ptrdiff_t)(top + i) * source->stride[1] +
-                                          (ptrdiff_t)(left + j) * source->stride[2]
+            pixels[4 * i + j] = top + i < x.shape[1] && left + j < x.shape[2]
+                                    ? conv_view_pixel(view, top + i, left + j)
                                     : p->packed->zeros;
 }
 
@@ -176,19 +189,20 @@ static void turn_input(const plan *p, const scratch *s, const block *b)
 {
     const zoe_conv_weights *w = &p->packed->head;
     const zoe_conv3d_args *args = p->args;
+    const conv_region region = zoe_conv_clip((conv_region){.top = 2 * b->row - args->pad_top,
+                                                           .left = 2 * b->column - args->pad_left,
+                                                           .rows = 2 * b->rows + 2,
+                                                           .columns = 2 * b->columns + 2},
+                                             args->x.shape[1], args->x.shape[2]);
     for (size_t f = 0; f < b->frames + w->kt - 1; f++) {
         if (b->t + f < args->pad_front)
             continue;
-        size_t index = b->t + f - args->pad_front;
-        const zoe_tensor *source = index < p->past ? &args->past : &args->x;
-        if (index >= p->past)
-            index -= p->past;
-        const float *frame = (const float *)source->data + (ptrdiff_t)index * source->stride[0];
+        const conv_view view =
+            zoe_conv_view_of(p->kernels, args, b->t + f - args->pad_front, region, s->tile);
         float *to = s->input + f * p->size.squares * w->Cin;
         for (size_t n = 0; n < b->squares; n++, to += w->Cin) {
             const float *pixels[PLACES];
-            point_square(p, pixels, source, frame, b->row + n / b->columns,
-                         b->column + n % b->columns);
+            point_square(p, pixels, &view, b->row + n / b->columns, b->column + n % b->columns);
             p->kernels->winograd_input(to, p->size.input, pixels, w->Cin);
         }
     }
@@ -258,7 +272,8 @@ static void write_square(const plan *p, const float *sums, size_t panel, size_t 
     p->kernels->winograd_output(out, sums, p->size.sums, p->packed->bias + channel, width);
     for (size_t i = 0; i < 2 && row + i < y.shape[1]; i++)
         for (size_t j = 0; j < 2 && column + j < y.shape[2]; j++)
-            conv_write(p->args, t, row + i, column + j, channel, out + (2 * i + j) * width, count);
+            conv_write(p->kernels, p->args, t, row + i, column + j, channel,
+                       out + (2 * i + j) * width, count);
 }
 
 static void write_block(const plan *p, const scratch *s, const block *b, size_t first, size_t end)
@@ -314,7 +329,6 @@ zoe_status zoe_cpu_conv_winograd(zoe_context *ctx, const zoe_conv3d_args *args, 
         .kernels = zoe_kernels_get(),
         .size = extents_of(args),
         .turned = work.data,
-        .past = args->past.dtype == ZOE_NONE ? 0 : args->past.shape[0],
         .panels = conv_panels(w->Cout),
     };
     p.work = (unsigned char *)work.data + p.size.weights_bytes;

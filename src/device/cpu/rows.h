@@ -11,6 +11,20 @@ static inline void *zoe_row(zoe_tensor t, size_t i, size_t j)
     return (unsigned char *)t.data + zoe_run_bytes(t.dtype, i * (size_t)t.stride[0] + j);
 }
 
+/* The address of element j of row m of a tensor whose last axis is dense, rows numbered over all axes
+ * before it in row-major order. */
+static inline void *zoe_row_at(zoe_tensor t, size_t m, size_t j)
+{
+    size_t at = j;
+    for (int i = t.rank - 2; i > 0; i--) {
+        at += m % t.shape[i] * (size_t)t.stride[i];
+        m /= t.shape[i];
+    }
+    if (t.rank > 1)
+        at += m * (size_t)t.stride[0];
+    return (unsigned char *)t.data + zoe_run_bytes(t.dtype, at);
+}
+
 /* y = the n elements at x, widened. */
 static inline void zoe_row_widen(const zoe_kernels *k, float *y, const void *x, zoe_dtype dtype,
                                  size_t n)
@@ -63,6 +77,14 @@ static inline void zoe_row_write(const zoe_kernels *k, void *y, zoe_dtype dtype,
     case ZOE_F16: k->narrow_f16(y, values, n); break;
     default: zoe_narrow(y, dtype, values, n); break;
     }
+}
+
+/* Hints that `bytes` at p are read soon. */
+static inline void zoe_fetch(const void *p, size_t bytes)
+{
+    const char *line = p;
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(line + i, 0, 2);
 }
 
 static inline size_t zoe_min(size_t a, size_t b)

@@ -156,6 +156,12 @@ static inline __m256 gelu_tanh_v(__m256 v)
     return times_sigmoid(v, _mm256_mul_ps(v, _mm256_fmadd_ps(square, cubic, linear)));
 }
 
+/* v / (1 + e^(-1.702 v)) */
+static inline __m256 gelu_sigmoid_v(__m256 v)
+{
+    return times_sigmoid(v, _mm256_mul_ps(v, _mm256_set1_ps(1.702f)));
+}
+
 /* v Phi(v). With a = |v| / sqrt 2: erfc a = exp(-(a^2 + g(a))), where g grows slowly and is a
  * polynomial up to 4; beyond, what it lacks is below 1e-8. */
 static inline __m256 gelu_erf_v(__m256 v)

@@ -1,0 +1,429 @@
+/* LayerNorm, modulation and gated residuals: guests for AVX2. One body a kind, for every type: the
+ * types are constants where it is called, so each kernel is a loop of its own without branches. */
+#include "kernel/x86/vector_avx2.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Elements of one turn of a loop, and of one round of prefetches. */
+enum { STEP = 16, FAR_STEP = 64 };
+/* Elements that are added in f32 before the sum goes on in f64: of half types, and of f32. */
+enum { RUN = 1024, SHORT_RUN = 256 };
+
+INLINE size_t bytes_of(const zoe_dtype dtype)
+{
+    return dtype == ZOE_F32 ? 4 : 2;
+}
+
+/* Eight elements of x from element i on. */
+INLINE __m256 load8(const void *x, size_t i, const zoe_dtype dtype)
+{
+    if (dtype == ZOE_F32)
+        return _mm256_loadu_ps((const float *)x + i);
+    const __m128i h = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)x + i));
+    if (dtype == ZOE_F16)
+        return _mm256_cvtph_ps(h);
+    /* each half of the register has all eight, and takes four of them as upper halves */
+    const __m256i place =
+        _mm256_setr_epi8(-1, -1, 0, 1, -1, -1, 2, 3, -1, -1, 4, 5, -1, -1, 6, 7, -1, -1, 8, 9, -1,
+                         -1, 10, 11, -1, -1, 12, 13, -1, -1, 14, 15);
+    return _mm256_castsi256_ps(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(h), place));
+}
+
+/* The upper half of each word is v rounded to bf16. NaN is looked for only if `nan`: those with no
+ * bits in the lower half stay NaN anyhow. */
+INLINE __m256i round_up(__m256 v, const bool nan)
+{
+    const __m256i u = _mm256_castps_si256(v);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    const __m256i up = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+    if (!nan)
+        return up;
+    return _mm256_or_si256(up, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+}
+
+INLINE void put(void *y, __m256i v, const bool stream)
+{
+    if (stream)
+        _mm256_stream_si256(y, v);
+    else
+        _mm256_storeu_si256(y, v);
+}
+
+/* STEP elements of y from element i on. */
+INLINE void store16(void *y, size_t i, __m256 a, __m256 b, const zoe_dtype dtype, const bool nan,
+                    const bool stream)
+{
+    if (dtype == ZOE_F32) {
+        put((float *)y + i, _mm256_castps_si256(a), stream);
+        put((float *)y + i + 8, _mm256_castps_si256(b), stream);
+    } else if (dtype == ZOE_F16) {
+        const __m128i low = _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
+        const __m128i high = _mm256_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT);
+        put((uint16_t *)y + i, _mm256_set_m128i(high, low), stream);
+    } else {
+        const __m256i packed = _mm256_packus_epi32(_mm256_srli_epi32(round_up(a, nan), 16),
+                                                   _mm256_srli_epi32(round_up(b, nan), 16));
+        put((uint16_t *)y + i, _mm256_permute4x64_epi64(packed, 0xd8), stream);
+    }
+}
+
+/* ---- sums ---- */
+
+/* Sums of differences and of their squares, in 32 lanes, and in f64. Of f32, the elements themselves
+ * are added, in f64. */
+typedef struct sums32 {
+    __m256 plain[4], square[4];
+    __m256d wide[4];
+} sums32;
+typedef struct sums4 {
+    __m256d plain, square;
+} sums4;
+
+/* Adds lanes in f64, in a fixed order. */
+INLINE __m256d widened(__m256 v)
+{
+    return _mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(v)),
+                         _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)));
+}
+
+INLINE __m256d widened4(const __m256 v[4])
+{
+    return _mm256_add_pd(_mm256_add_pd(widened(v[0]), widened(v[1])),
+                         _mm256_add_pd(widened(v[2]), widened(v[3])));
+}
+
+INLINE double total_of(__m256d v)
+{
+    double lane[4];
+    _mm256_storeu_pd(lane, v);
+    return (lane[0] + lane[1]) + (lane[2] + lane[3]);
+}
+
+/* v, and what of it is to be added: other lanes of v hold the shift, and those of `there` 0. */
+INLINE void add8(sums32 *s, const int j, __m256 v, __m256 there, __m256 shift,
+                 const zoe_dtype dtype)
+{
+    const __m256 d = _mm256_sub_ps(v, shift);
+    if (dtype == ZOE_F32) {
+        s->wide[j] = _mm256_add_pd(s->wide[j], _mm256_cvtps_pd(_mm256_castps256_ps128(there)));
+        s->wide[j] = _mm256_add_pd(s->wide[j], _mm256_cvtps_pd(_mm256_extractf128_ps(there, 1)));
+    } else {
+        s->plain[j] = _mm256_add_ps(s->plain[j], d);
+    }
+    s->square[j] = _mm256_fmadd_ps(d, d, s->square[j]);
+}
+
+/* The last n < 32 elements of a row; lanes beyond them get nothing. */
+INLINE void add_last(sums32 *s, const void *x, const zoe_dtype dtype, __m256 shift, size_t n)
+{
+    float part[32] = {0.0f};
+    memcpy(part, x, n * bytes_of(dtype));
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        const size_t before = 8 * (size_t)j, m = n > before ? n - before : 0;
+        const __m256 mask = _mm256_castsi256_ps(lanes(m < 8 ? m : 8));
+        const __m256 v = load8(part, before, dtype);
+        add8(s, j, _mm256_blendv_ps(shift, v, mask), _mm256_and_ps(v, mask), shift, dtype);
+    }
+}
+
+/* Sums of squares of f32 are short, and are added up to one vector before they are widened. */
+INLINE __m256d run_total(const __m256 v[4], const zoe_dtype dtype)
+{
+    if (dtype != ZOE_F32)
+        return widened4(v);
+    return widened(_mm256_add_ps(_mm256_add_ps(v[0], v[1]), _mm256_add_ps(v[2], v[3])));
+}
+
+/* Element i of a run goes to lane i mod 32. */
+INLINE sums4 add_runs(const void *x, const zoe_dtype dtype, float shift, size_t n)
+{
+    const __m256 s = _mm256_set1_ps(shift), zero = _mm256_setzero_ps();
+    const size_t length = dtype == ZOE_F32 ? SHORT_RUN : RUN;
+    const __m256d none = _mm256_setzero_pd();
+    sums4 all = {none, none};
+    sums32 run = {.wide = {none, none, none, none}};
+    for (size_t i = 0; i < n;) {
+        const size_t end = n - i < length ? n : i + length;
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++)
+            run.plain[j] = run.square[j] = zero;
+        for (; i + 32 <= end; i += 32)
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; j++) {
+                const __m256 v = load8(x, i + 8 * (size_t)j, dtype);
+                add8(&run, j, v, v, s, dtype);
+            }
+        if (i < end)
+            add_last(&run, (const unsigned char *)x + i * bytes_of(dtype), dtype, s, end - i);
+        i = end;
+        if (dtype != ZOE_F32)
+            all.plain = _mm256_add_pd(all.plain, widened4(run.plain));
+        all.square = _mm256_add_pd(all.square, run_total(run.square, dtype));
+    }
+    if (dtype == ZOE_F32)
+        all.plain = _mm256_add_pd(_mm256_add_pd(run.wide[0], run.wide[1]),
+                                  _mm256_add_pd(run.wide[2], run.wide[3]));
+    return all;
+}
+
+INLINE void add_wide(sums4 *s, __m128 v, float shift)
+{
+    const __m256d d = _mm256_sub_pd(_mm256_cvtps_pd(v), _mm256_set1_pd((double)shift));
+    s->plain = _mm256_add_pd(s->plain, d);
+    s->square = _mm256_fmadd_pd(d, d, s->square);
+}
+
+/* In f64 throughout. */
+static __attribute__((noinline)) sums4 add_slowly(const float *x, float shift, size_t n)
+{
+    sums4 all = {_mm256_setzero_pd(), _mm256_setzero_pd()};
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        add_wide(&all, _mm_loadu_ps(x + i), shift);
+    if (i < n) {
+        float last[4] = {shift, shift, shift, shift};
+        memcpy(last, x + i, (n - i) * sizeof *x);
+        add_wide(&all, _mm_loadu_ps(last), shift);
+    }
+    return all;
+}
+
+INLINE void sums_of(double sums[2], const void *x, const zoe_dtype dtype, float shift, size_t n)
+{
+    sums4 all = add_runs(x, dtype, shift, n);
+    double square = total_of(all.square), plain = total_of(all.plain);
+    if (dtype == ZOE_F32)
+        plain -= (double)n * (double)shift;
+    /* A square below 2^-126 is wrong by up to 2^-150. */
+    if (dtype == ZOE_F32 && !(square >= (double)n * 0x1p-120 && square < INFINITY)) {
+        all = add_slowly(x, shift, n);
+        square = total_of(all.square);
+        plain = total_of(all.plain);
+    }
+    sums[0] += plain;
+    sums[1] += square;
+}
+
+/* ---- apply ---- */
+
+INLINE void prefetch(const zoe_layer_form *f, size_t i)
+{
+#pragma GCC unroll 4
+    for (int j = 0; j < 2; j++) {
+        if (!f->ahead[j])
+            continue;
+        const char *p = (const char *)f->ahead[j] + i * f->ahead_bytes[j];
+        for (size_t o = 0; o < FAR_STEP * f->ahead_bytes[j]; o += 64)
+            _mm_prefetch(p + o, _MM_HINT_T1);
+    }
+}
+
+INLINE __m256 formed(__m256 v, const zoe_layer_form *f, size_t i, const bool weighted)
+{
+    v = _mm256_fmadd_ps(_mm256_sub_ps(v, _mm256_set1_ps(f->mean)), _mm256_set1_ps(f->rstd),
+                        _mm256_set1_ps(f->offset));
+    if (weighted)
+        v = _mm256_add_ps(_mm256_mul_ps(v, _mm256_loadu_ps(f->weight + i)),
+                          _mm256_loadu_ps(f->bias + i));
+    return v;
+}
+
+INLINE void apply16(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                    const zoe_layer_form *f, size_t i, const bool weighted, const bool stream)
+{
+    const __m256 a = formed(load8(x, i, x_type), f, i, weighted);
+    const __m256 b = formed(load8(x, i + 8, x_type), f, i + 8, weighted);
+    store16(y, i, a, b, y_type, x_type != ZOE_BF16, stream);
+}
+
+/* The last n < STEP elements, by way of memory that has room for STEP. */
+INLINE void apply_rest(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                       const zoe_layer_form *f, size_t i, size_t n, const bool weighted)
+{
+    float in[STEP] = {0.0f}, out[STEP], weight[STEP] = {0.0f}, bias[STEP] = {0.0f};
+    zoe_layer_form g = *f;
+    memcpy(in, (const unsigned char *)x + i * bytes_of(x_type), n * bytes_of(x_type));
+    if (weighted) {
+        memcpy(weight, f->weight + i, n * sizeof *weight);
+        memcpy(bias, f->bias + i, n * sizeof *bias);
+        g.weight = weight;
+        g.bias = bias;
+    }
+    apply16(out, y_type, in, x_type, &g, 0, weighted, false);
+    memcpy((unsigned char *)y + i * bytes_of(y_type), out, n * bytes_of(y_type));
+}
+
+INLINE void apply_all(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                      const zoe_layer_form *form, size_t n, const bool weighted, const bool stream)
+{
+    const zoe_layer_form f = *form;
+    size_t i = 0;
+    for (; i + FAR_STEP <= n; i += FAR_STEP) {
+        prefetch(&f, i);
+        for (size_t j = 0; j < FAR_STEP; j += STEP)
+            apply16(y, y_type, x, x_type, &f, i + j, weighted, stream);
+    }
+    for (; i + STEP <= n; i += STEP)
+        apply16(y, y_type, x, x_type, &f, i, weighted, stream);
+    if (i < n)
+        apply_rest(y, y_type, x, x_type, &f, i, n - i, weighted);
+}
+
+/* Two rows, from their ends to their beginnings: the first cache still has the end of what was summed
+ * before, and each piece of the vectors serves twice while it is there. What is soon read is asked for at
+ * the pace of what is written, so that memory is busy both ways. */
+INLINE void apply_groups(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                         const zoe_layer_form *form, size_t n, const bool weighted,
+                         const bool stream)
+{
+    const zoe_layer_form f[2] = {*form, zoe_layer_form_of_other(form)};
+    void *const to[2] = {y, form->other->y};
+    const void *const from[2] = {x, form->other->x};
+    const char *soon[2] = {f[0].ahead[0] ? f[0].ahead[0] : x, f[1].ahead[0] ? f[1].ahead[0] : x};
+    const size_t more = form->ahead[1] ? FAR_STEP * form->ahead_bytes[1] : 0;
+    for (size_t i = n, far = 0; i > 0; far += FAR_STEP) {
+        i -= FAR_STEP;
+#pragma GCC unroll 2
+        for (int r = 0; r < 2; r++) {
+#pragma GCC unroll 4
+            for (size_t o = 0; o < FAR_STEP * bytes_of(x_type); o += 64)
+                _mm_prefetch(soon[r] + far * bytes_of(x_type) + o, _MM_HINT_T1);
+            for (size_t o = 0; o < more; o += 64)
+                _mm_prefetch((const char *)f[r].ahead[1] + far * form->ahead_bytes[1] + o,
+                             _MM_HINT_T1);
+#pragma GCC unroll 4
+            for (size_t j = 0; j < FAR_STEP; j += STEP)
+                apply16(to[r], y_type, from[r], x_type, &f[r], i + j, weighted, stream);
+        }
+    }
+}
+
+INLINE void apply_one(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                      const zoe_layer_form *f, size_t n)
+{
+    const bool stream = f->stream && (uintptr_t)y % 64 == 0;
+    if (f->weight && stream)
+        apply_all(y, y_type, x, x_type, f, n, true, true);
+    else if (f->weight)
+        apply_all(y, y_type, x, x_type, f, n, true, false);
+    else if (stream)
+        apply_all(y, y_type, x, x_type, f, n, false, true);
+    else
+        apply_all(y, y_type, x, x_type, f, n, false, false);
+}
+
+INLINE void apply_two(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                      const zoe_layer_form *f, size_t n)
+{
+    const bool stream = f->stream && ((uintptr_t)y | (uintptr_t)f->other->y) % 64 == 0;
+    const size_t whole = n - n % FAR_STEP;
+    if (f->weight && stream)
+        apply_groups(y, y_type, x, x_type, f, whole, true, true);
+    else if (f->weight)
+        apply_groups(y, y_type, x, x_type, f, whole, true, false);
+    else if (stream)
+        apply_groups(y, y_type, x, x_type, f, whole, false, true);
+    else
+        apply_groups(y, y_type, x, x_type, f, whole, false, false);
+    if (whole == n)
+        return;
+    const zoe_layer_form rest[2] = {*f, zoe_layer_form_of_other(f)};
+    for (int r = 0; r < 2; r++) {
+        zoe_layer_form g = rest[r];
+        g.other = NULL;
+        g.ahead[0] = g.ahead[1] = NULL;
+        g.weight = f->weight ? f->weight + whole : NULL;
+        g.bias = f->weight ? f->bias + whole : NULL;
+        apply_one((unsigned char *)(r ? f->other->y : y) + whole * bytes_of(y_type), y_type,
+                  (const unsigned char *)(r ? f->other->x : x) + whole * bytes_of(x_type), x_type,
+                  &g, n - whole);
+    }
+}
+
+INLINE void apply_of(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                     const zoe_layer_form *f, size_t n)
+{
+    if (f->other)
+        apply_two(y, y_type, x, x_type, f, n);
+    else
+        apply_one(y, y_type, x, x_type, f, n);
+}
+
+/* ---- gate ---- */
+
+INLINE void gate16(void *y, const void *x, const zoe_dtype x_type, const void *h,
+                   const zoe_dtype h_type, const float *gate, size_t i)
+{
+    const __m256 a = _mm256_mul_ps(_mm256_loadu_ps(gate + i), load8(h, i, h_type));
+    const __m256 b = _mm256_mul_ps(_mm256_loadu_ps(gate + i + 8), load8(h, i + 8, h_type));
+    store16(y, i, _mm256_add_ps(load8(x, i, x_type), a), _mm256_add_ps(load8(x, i + 8, x_type), b),
+            x_type, h_type != ZOE_BF16, false);
+}
+
+INLINE void gate_of(void *y, const void *x, const zoe_dtype x_type, const void *h,
+                    const zoe_dtype h_type, const float *gate, size_t n)
+{
+    size_t i = 0;
+    for (; i + STEP <= n; i += STEP)
+        gate16(y, x, x_type, h, h_type, gate, i);
+    if (i == n)
+        return;
+    float in[STEP] = {0.0f}, other[STEP] = {0.0f}, factor[STEP] = {0.0f}, out[STEP];
+    memcpy(in, (const unsigned char *)x + i * bytes_of(x_type), (n - i) * bytes_of(x_type));
+    memcpy(other, (const unsigned char *)h + i * bytes_of(h_type), (n - i) * bytes_of(h_type));
+    memcpy(factor, gate + i, (n - i) * sizeof *factor);
+    gate16(out, in, x_type, other, h_type, factor, 0);
+    memcpy((unsigned char *)y + i * bytes_of(x_type), out, (n - i) * bytes_of(x_type));
+}
+
+static void layer_weight_avx2(float *y, const float *x, float add, size_t n)
+{
+    const __m256 plain_nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
+    const __m256 a = _mm256_set1_ps(add);
+    for (size_t i = 0; i < n; i += 8) {
+        const __m256 v = load_part(x + i, n - i);
+        const __m256 nan = _mm256_cmp_ps(v, v, _CMP_UNORD_Q);
+        store_part(y + i, _mm256_blendv_ps(_mm256_add_ps(v, a), plain_nan, nan), n - i);
+    }
+}
+
+/* ---- one a type, or pair of types ---- */
+
+#define SUMS(x, X)                                                                                 \
+    static void layer_sums_##x##_avx2(double sums[2], const void *p, float shift, size_t n)        \
+    {                                                                                              \
+        sums_of(sums, p, X, shift, n);                                                             \
+    }
+SUMS(f32, ZOE_F32)
+SUMS(f16, ZOE_F16)
+SUMS(bf16, ZOE_BF16)
+
+#define PAIR(x, X, y, Y)                                                                           \
+    static void layer_apply_##x##_##y##_avx2(void *to, const void *p, const zoe_layer_form *f,     \
+                                             size_t n)                                             \
+    {                                                                                              \
+        apply_of(to, Y, p, X, f, n);                                                               \
+    }                                                                                              \
+    static void layer_gate_##y##_##x##_avx2(void *to, const void *p, const void *h,                \
+                                            const float *gate, size_t n)                           \
+    {                                                                                              \
+        gate_of(to, p, Y, h, X, gate, n);                                                          \
+    }
+PAIR(f32, ZOE_F32, f32, ZOE_F32)
+PAIR(f32, ZOE_F32, f16, ZOE_F16)
+PAIR(f32, ZOE_F32, bf16, ZOE_BF16)
+PAIR(f16, ZOE_F16, f32, ZOE_F32)
+PAIR(f16, ZOE_F16, f16, ZOE_F16)
+PAIR(f16, ZOE_F16, bf16, ZOE_BF16)
+PAIR(bf16, ZOE_BF16, f32, ZOE_F32)
+PAIR(bf16, ZOE_BF16, f16, ZOE_F16)
+PAIR(bf16, ZOE_BF16, bf16, ZOE_BF16)
+
+void zoe_kernels_fill_layer_avx2(zoe_kernels *k)
+{
+#define PUT(name) k->name = name##_avx2
+    PUT(layer_weight);
+    ZOE_LAYER_KERNELS(PUT);
+#undef PUT
+}

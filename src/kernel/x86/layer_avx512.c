@@ -1,0 +1,454 @@
+/* LayerNorm, modulation and gated residuals: guests for AVX-512, of the form that layer_avx2.c has.
+ * Results in bf16 are rounded by the instruction for it, which takes subnormal numbers for zero: where
+ * a result could be one, the group is rounded again by integers. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC target("avx512bf16")
+#else
+#pragma clang attribute push(__attribute__((target("avx512bf16"))), apply_to = function)
+#endif
+#include <immintrin.h>
+
+#include "kernel/kernel.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Elements of one turn of a loop, and of one round of prefetches. */
+enum { STEP = 32, FAR_STEP = 64 };
+/* Elements that are added in f32 before the sum goes on in f64: of half types, and of f32. */
+enum { RUN = 1024, SHORT_RUN = 512 };
+
+INLINE size_t bytes_of(const zoe_dtype dtype)
+{
+    return dtype == ZOE_F32 ? 4 : 2;
+}
+
+/* Two vectors, of STEP elements in order. */
+typedef struct pair16 {
+    __m512 a, b;
+} pair16;
+
+/* Elements i .. i + STEP of x. */
+INLINE pair16 load32(const void *x, size_t i, const zoe_dtype dtype)
+{
+    if (dtype == ZOE_F32) {
+        const float *p = (const float *)x + i;
+        return (pair16){_mm512_loadu_ps(p), _mm512_loadu_ps(p + 16)};
+    }
+    const __m512i h = _mm512_loadu_si512((const uint16_t *)x + i);
+    if (dtype == ZOE_F16)
+        return (pair16){_mm512_cvtph_ps(_mm512_castsi512_si256(h)),
+                        _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1))};
+    /* each element as the upper half of a word */
+    const __m512i step = _mm512_set1_epi32(0x00010000);
+    const __m512i low = _mm512_mullo_epi32(
+        step, _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(0x00100000));
+    return (pair16){_mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, low, h)),
+                    _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, high, h))};
+}
+
+/* The same elements in another order, the same for all of dtype: what sums need. */
+INLINE pair16 load32_unordered(const void *x, size_t i, const zoe_dtype dtype)
+{
+    if (dtype != ZOE_BF16)
+        return load32(x, i, dtype);
+    const __m512i h = _mm512_loadu_si512((const uint16_t *)x + i);
+    return (pair16){_mm512_castsi512_ps(_mm512_slli_epi32(h, 16)),
+                    _mm512_castsi512_ps(_mm512_and_si512(h, _mm512_set1_epi32((int)0xffff0000u)))};
+}
+
+INLINE void put(void *y, __m512i v, const bool stream)
+{
+    if (stream)
+        _mm512_stream_si512(y, v);
+    else
+        _mm512_storeu_si512(y, v);
+}
+
+/* v rounded to bf16 by integers; NaN stays NaN. */
+INLINE __m256i rounded(__m512 v)
+{
+    const __m512i u = _mm512_castps_si512(v);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(
+        _mm512_srli_epi32(_mm512_mask_set1_epi32(up, nan, 0x7fc00000), 16));
+}
+
+static __attribute__((noinline)) __m512i rounded_again(pair16 v)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(rounded(v.a)), rounded(v.b), 1);
+}
+
+/* Is one of the elements subnormal? */
+INLINE bool subnormal(__m512 v)
+{
+    const __m512i u = _mm512_castps_si512(v);
+    const __mmask16 no_exponent = _mm512_testn_epi32_mask(u, _mm512_set1_epi32(0x7f800000));
+    return _mm512_mask_test_epi32_mask(no_exponent, u, _mm512_set1_epi32(0x007fffff)) != 0;
+}
+
+INLINE void store32(void *y, size_t i, pair16 v, const zoe_dtype dtype, const bool stream)
+{
+    if (dtype == ZOE_F32) {
+        put((float *)y + i, _mm512_castps_si512(v.a), stream);
+        put((float *)y + i + 16, _mm512_castps_si512(v.b), stream);
+    } else if (dtype == ZOE_F16) {
+        /* With all lanes named: without a mask gcc's header has a constant that -Wconversion minds. */
+        const __m256i low = _mm512_maskz_cvtps_ph(0xffff, v.a, _MM_FROUND_TO_NEAREST_INT);
+        const __m256i high = _mm512_maskz_cvtps_ph(0xffff, v.b, _MM_FROUND_TO_NEAREST_INT);
+        put((uint16_t *)y + i, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), stream);
+    } else {
+        __m512i h = (__m512i)_mm512_cvtne2ps_pbh(v.b, v.a);
+        if (_mm512_testn_epi16_mask(h, _mm512_set1_epi16(0x7f80)) != 0 &&
+            (subnormal(v.a) | subnormal(v.b)))
+            h = rounded_again(v);
+        put((uint16_t *)y + i, h, stream);
+    }
+}
+
+/* ---- sums: as in layer_avx2.c, in 64 lanes ---- */
+
+typedef struct sums64 {
+    __m512 plain[4], square[4];
+    __m512d wide[4];
+} sums64;
+typedef struct sums8 {
+    __m512d plain, square;
+} sums8;
+
+INLINE __m512d widened(__m512 v)
+{
+    return _mm512_add_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(v)),
+                         _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)));
+}
+
+INLINE __m512d widened4(const __m512 v[4])
+{
+    return _mm512_add_pd(_mm512_add_pd(widened(v[0]), widened(v[1])),
+                         _mm512_add_pd(widened(v[2]), widened(v[3])));
+}
+
+INLINE void add16(sums64 *s, const int j, __m512 v, __m512 there, __m512 shift,
+                  const zoe_dtype dtype)
+{
+    const __m512 d = _mm512_sub_ps(v, shift);
+    if (dtype == ZOE_F32) {
+        s->wide[j] = _mm512_add_pd(s->wide[j], _mm512_cvtps_pd(_mm512_castps512_ps256(there)));
+        s->wide[j] = _mm512_add_pd(s->wide[j], _mm512_cvtps_pd(_mm512_extractf32x8_ps(there, 1)));
+    } else {
+        s->plain[j] = _mm512_add_ps(s->plain[j], d);
+    }
+    s->square[j] = _mm512_fmadd_ps(d, d, s->square[j]);
+}
+
+/* The last n < 64 elements of a row. */
+INLINE void add_last(sums64 *s, const void *x, const zoe_dtype dtype, __m512 shift, size_t n)
+{
+    float part[64] = {0.0f};
+    const uint64_t there = (UINT64_C(1) << n) - 1;
+    memcpy(part, x, n * bytes_of(dtype));
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; j++) {
+        const pair16 v = load32(part, 32 * (size_t)j, dtype);
+        const __mmask16 a = (__mmask16)(there >> 32 * j), b = (__mmask16)(there >> (32 * j + 16));
+        add16(s, 2 * j, _mm512_mask_blend_ps(a, shift, v.a), _mm512_maskz_mov_ps(a, v.a), shift,
+              dtype);
+        add16(s, 2 * j + 1, _mm512_mask_blend_ps(b, shift, v.b), _mm512_maskz_mov_ps(b, v.b), shift,
+              dtype);
+    }
+}
+
+INLINE __m512d run_total(const __m512 v[4], const zoe_dtype dtype)
+{
+    if (dtype != ZOE_F32)
+        return widened4(v);
+    return widened(_mm512_add_ps(_mm512_add_ps(v[0], v[1]), _mm512_add_ps(v[2], v[3])));
+}
+
+INLINE sums8 add_runs(const void *x, const zoe_dtype dtype, float shift, size_t n)
+{
+    const __m512 s = _mm512_set1_ps(shift), zero = _mm512_setzero_ps();
+    const size_t length = dtype == ZOE_F32 ? SHORT_RUN : RUN;
+    const __m512d none = _mm512_setzero_pd();
+    sums8 all = {none, none};
+    sums64 run = {.wide = {none, none, none, none}};
+    for (size_t i = 0; i < n;) {
+        const size_t end = n - i < length ? n : i + length;
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++)
+            run.plain[j] = run.square[j] = zero;
+        for (; i + 64 <= end; i += 64)
+#pragma GCC unroll 2
+            for (int j = 0; j < 2; j++) {
+                const pair16 v = load32_unordered(x, i + 32 * (size_t)j, dtype);
+                add16(&run, 2 * j, v.a, v.a, s, dtype);
+                add16(&run, 2 * j + 1, v.b, v.b, s, dtype);
+            }
+        if (i < end)
+            add_last(&run, (const unsigned char *)x + i * bytes_of(dtype), dtype, s, end - i);
+        i = end;
+        if (dtype != ZOE_F32)
+            all.plain = _mm512_add_pd(all.plain, widened4(run.plain));
+        all.square = _mm512_add_pd(all.square, run_total(run.square, dtype));
+    }
+    if (dtype == ZOE_F32)
+        all.plain = _mm512_add_pd(_mm512_add_pd(run.wide[0], run.wide[1]),
+                                  _mm512_add_pd(run.wide[2], run.wide[3]));
+    return all;
+}
+
+INLINE void add_wide(sums8 *s, __m256 v, float shift)
+{
+    const __m512d d = _mm512_sub_pd(_mm512_cvtps_pd(v), _mm512_set1_pd((double)shift));
+    s->plain = _mm512_add_pd(s->plain, d);
+    s->square = _mm512_fmadd_pd(d, d, s->square);
+}
+
+/* In f64 throughout. */
+static __attribute__((noinline)) sums8 add_slowly(const float *x, float shift, size_t n)
+{
+    sums8 all = {_mm512_setzero_pd(), _mm512_setzero_pd()};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        add_wide(&all, _mm256_loadu_ps(x + i), shift);
+    if (i < n)
+        add_wide(
+            &all,
+            _mm256_mask_loadu_ps(_mm256_set1_ps(shift), (__mmask8)((1u << (n - i)) - 1), x + i),
+            shift);
+    return all;
+}
+
+INLINE void sums_of(double sums[2], const void *x, const zoe_dtype dtype, float shift, size_t n)
+{
+    sums8 all = add_runs(x, dtype, shift, n);
+    double square = _mm512_reduce_add_pd(all.square), plain = _mm512_reduce_add_pd(all.plain);
+    if (dtype == ZOE_F32)
+        plain -= (double)n * (double)shift;
+    /* A square below 2^-126 is wrong by up to 2^-150. */
+    if (dtype == ZOE_F32 && !(square >= (double)n * 0x1p-120 && square < INFINITY)) {
+        all = add_slowly(x, shift, n);
+        square = _mm512_reduce_add_pd(all.square);
+        plain = _mm512_reduce_add_pd(all.plain);
+    }
+    sums[0] += plain;
+    sums[1] += square;
+}
+
+/* ---- apply ---- */
+
+INLINE void prefetch(const zoe_layer_form *f, size_t i)
+{
+#pragma GCC unroll 4
+    for (int j = 0; j < 2; j++) {
+        if (!f->ahead[j])
+            continue;
+        const char *p = (const char *)f->ahead[j] + i * f->ahead_bytes[j];
+        for (size_t o = 0; o < FAR_STEP * f->ahead_bytes[j]; o += 64)
+            _mm_prefetch(p + o, _MM_HINT_T1);
+    }
+}
+
+INLINE __m512 formed(__m512 v, const zoe_layer_form *f, size_t i, const bool weighted)
+{
+    v = _mm512_fmadd_ps(_mm512_sub_ps(v, _mm512_set1_ps(f->mean)), _mm512_set1_ps(f->rstd),
+                        _mm512_set1_ps(f->offset));
+    if (weighted)
+        v = _mm512_add_ps(_mm512_mul_ps(v, _mm512_loadu_ps(f->weight + i)),
+                          _mm512_loadu_ps(f->bias + i));
+    return v;
+}
+
+INLINE void apply32(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                    const zoe_layer_form *f, size_t i, const bool weighted, const bool stream)
+{
+    const pair16 v = load32(x, i, x_type);
+    const pair16 r = {formed(v.a, f, i, weighted), formed(v.b, f, i + 16, weighted)};
+    store32(y, i, r, y_type, stream);
+}
+
+/* The last n < STEP elements, by way of memory that has room for STEP. */
+INLINE void apply_rest(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                       const zoe_layer_form *f, size_t i, size_t n, const bool weighted)
+{
+    float in[STEP] = {0.0f}, out[STEP], weight[STEP] = {0.0f}, bias[STEP] = {0.0f};
+    zoe_layer_form g = *f;
+    memcpy(in, (const unsigned char *)x + i * bytes_of(x_type), n * bytes_of(x_type));
+    if (weighted) {
+        memcpy(weight, f->weight + i, n * sizeof *weight);
+        memcpy(bias, f->bias + i, n * sizeof *bias);
+        g.weight = weight;
+        g.bias = bias;
+    }
+    apply32(out, y_type, in, x_type, &g, 0, weighted, false);
+    memcpy((unsigned char *)y + i * bytes_of(y_type), out, n * bytes_of(y_type));
+}
+
+INLINE void apply_all(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                      const zoe_layer_form *form, size_t n, const bool weighted, const bool stream)
+{
+    const zoe_layer_form f = *form;
+    size_t i = 0;
+    for (; i + FAR_STEP <= n; i += FAR_STEP) {
+        prefetch(&f, i);
+        apply32(y, y_type, x, x_type, &f, i, weighted, stream);
+        apply32(y, y_type, x, x_type, &f, i + STEP, weighted, stream);
+    }
+    for (; i + STEP <= n; i += STEP)
+        apply32(y, y_type, x, x_type, &f, i, weighted, stream);
+    if (i < n)
+        apply_rest(y, y_type, x, x_type, &f, i, n - i, weighted);
+}
+
+/* Two rows from their ends on, as in layer_avx2.c. */
+INLINE void apply_groups(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                         const zoe_layer_form *form, size_t n, const bool weighted,
+                         const bool stream)
+{
+    const zoe_layer_form f[2] = {*form, zoe_layer_form_of_other(form)};
+    void *const to[2] = {y, form->other->y};
+    const void *const from[2] = {x, form->other->x};
+    const char *soon[2] = {f[0].ahead[0] ? f[0].ahead[0] : x, f[1].ahead[0] ? f[1].ahead[0] : x};
+    const size_t more = form->ahead[1] ? FAR_STEP * form->ahead_bytes[1] : 0;
+    for (size_t i = n, far = 0; i > 0; far += FAR_STEP) {
+        i -= FAR_STEP;
+#pragma GCC unroll 2
+        for (int r = 0; r < 2; r++) {
+#pragma GCC unroll 4
+            for (size_t o = 0; o < FAR_STEP * bytes_of(x_type); o += 64)
+                _mm_prefetch(soon[r] + far * bytes_of(x_type) + o, _MM_HINT_T1);
+            for (size_t o = 0; o < more; o += 64)
+                _mm_prefetch((const char *)f[r].ahead[1] + far * form->ahead_bytes[1] + o,
+                             _MM_HINT_T1);
+            apply32(to[r], y_type, from[r], x_type, &f[r], i, weighted, stream);
+            apply32(to[r], y_type, from[r], x_type, &f[r], i + STEP, weighted, stream);
+        }
+    }
+}
+
+INLINE void apply_one(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                      const zoe_layer_form *f, size_t n)
+{
+    const bool stream = f->stream && (uintptr_t)y % 64 == 0;
+    if (f->weight && stream)
+        apply_all(y, y_type, x, x_type, f, n, true, true);
+    else if (f->weight)
+        apply_all(y, y_type, x, x_type, f, n, true, false);
+    else if (stream)
+        apply_all(y, y_type, x, x_type, f, n, false, true);
+    else
+        apply_all(y, y_type, x, x_type, f, n, false, false);
+}
+
+INLINE void apply_two(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                      const zoe_layer_form *f, size_t n)
+{
+    const bool stream = f->stream && ((uintptr_t)y | (uintptr_t)f->other->y) % 64 == 0;
+    const size_t whole = n - n % FAR_STEP;
+    if (f->weight && stream)
+        apply_groups(y, y_type, x, x_type, f, whole, true, true);
+    else if (f->weight)
+        apply_groups(y, y_type, x, x_type, f, whole, true, false);
+    else if (stream)
+        apply_groups(y, y_type, x, x_type, f, whole, false, true);
+    else
+        apply_groups(y, y_type, x, x_type, f, whole, false, false);
+    if (whole == n)
+        return;
+    const zoe_layer_form rest[2] = {*f, zoe_layer_form_of_other(f)};
+    for (int r = 0; r < 2; r++) {
+        zoe_layer_form g = rest[r];
+        g.other = NULL;
+        g.ahead[0] = g.ahead[1] = NULL;
+        g.weight = f->weight ? f->weight + whole : NULL;
+        g.bias = f->weight ? f->bias + whole : NULL;
+        apply_one((unsigned char *)(r ? f->other->y : y) + whole * bytes_of(y_type), y_type,
+                  (const unsigned char *)(r ? f->other->x : x) + whole * bytes_of(x_type), x_type,
+                  &g, n - whole);
+    }
+}
+
+INLINE void apply_of(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                     const zoe_layer_form *f, size_t n)
+{
+    if (f->other)
+        apply_two(y, y_type, x, x_type, f, n);
+    else
+        apply_one(y, y_type, x, x_type, f, n);
+}
+
+/* ---- gate ---- */
+
+INLINE void gate32(void *y, const void *x, const zoe_dtype x_type, const void *h,
+                   const zoe_dtype h_type, const float *gate, size_t i)
+{
+    const pair16 v = load32(x, i, x_type), w = load32(h, i, h_type);
+    const pair16 r = {
+        _mm512_add_ps(v.a, _mm512_mul_ps(_mm512_loadu_ps(gate + i), w.a)),
+        _mm512_add_ps(v.b, _mm512_mul_ps(_mm512_loadu_ps(gate + i + 16), w.b)),
+    };
+    store32(y, i, r, x_type, false);
+}
+
+INLINE void gate_of(void *y, const void *x, const zoe_dtype x_type, const void *h,
+                    const zoe_dtype h_type, const float *gate, size_t n)
+{
+    size_t i = 0;
+    for (; i + STEP <= n; i += STEP)
+        gate32(y, x, x_type, h, h_type, gate, i);
+    if (i == n)
+        return;
+    float in[STEP] = {0.0f}, other[STEP] = {0.0f}, factor[STEP] = {0.0f}, out[STEP];
+    memcpy(in, (const unsigned char *)x + i * bytes_of(x_type), (n - i) * bytes_of(x_type));
+    memcpy(other, (const unsigned char *)h + i * bytes_of(h_type), (n - i) * bytes_of(h_type));
+    memcpy(factor, gate + i, (n - i) * sizeof *factor);
+    gate32(out, in, x_type, other, h_type, factor, 0);
+    memcpy((unsigned char *)y + i * bytes_of(x_type), out, (n - i) * bytes_of(x_type));
+}
+
+/* ---- one a type, or pair of types ---- */
+
+#define SUMS(x, X)                                                                                 \
+    static void layer_sums_##x##_avx512(double sums[2], const void *p, float shift, size_t n)      \
+    {                                                                                              \
+        sums_of(sums, p, X, shift, n);                                                             \
+    }
+SUMS(f32, ZOE_F32)
+SUMS(f16, ZOE_F16)
+SUMS(bf16, ZOE_BF16)
+
+#define PAIR(x, X, y, Y)                                                                           \
+    static void layer_apply_##x##_##y##_avx512(void *to, const void *p, const zoe_layer_form *f,   \
+                                               size_t n)                                           \
+    {                                                                                              \
+        apply_of(to, Y, p, X, f, n);                                                               \
+    }                                                                                              \
+    static void layer_gate_##y##_##x##_avx512(void *to, const void *p, const void *h,              \
+                                              const float *gate, size_t n)                         \
+    {                                                                                              \
+        gate_of(to, p, Y, h, X, gate, n);                                                          \
+    }
+PAIR(f32, ZOE_F32, f32, ZOE_F32)
+PAIR(f32, ZOE_F32, f16, ZOE_F16)
+PAIR(f32, ZOE_F32, bf16, ZOE_BF16)
+PAIR(f16, ZOE_F16, f32, ZOE_F32)
+PAIR(f16, ZOE_F16, f16, ZOE_F16)
+PAIR(f16, ZOE_F16, bf16, ZOE_BF16)
+PAIR(bf16, ZOE_BF16, f32, ZOE_F32)
+PAIR(bf16, ZOE_BF16, f16, ZOE_F16)
+PAIR(bf16, ZOE_BF16, bf16, ZOE_BF16)
+
+/* Without the instruction for bf16 the guests of AVX2 stay in all places, which are as fast on memory. */
+void zoe_kernels_fill_layer_avx512(zoe_kernels *k)
+{
+    if (!zoe_cpu_extras_get().bf16)
+        return;
+#define PUT(name) k->name = name##_avx512
+    ZOE_LAYER_KERNELS(PUT);
+#undef PUT
+}
+#if !(defined(__GNUC__) && !defined(__clang__))
+#pragma clang attribute pop
+#endif
