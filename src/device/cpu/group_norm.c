@@ -179,6 +179,16 @@ static void fill_vectors(const group_job *job, size_t group, size_t e, size_t n,
     }
 }
 
+/* Are weight and bias of elements e .. e + n those of the piece before, which was no shorter? */
+static bool same_vectors(const group_job *job, size_t begin, size_t e, size_t n)
+{
+    if (e == begin)
+        return false;
+    if (job->a->channels_last)
+        return PIECE % job->per == 0; /* every piece begins with the first channel */
+    return (e - PIECE) / job->S == (e + n - 1) / job->S;
+}
+
 static void result_task(void *arg, size_t i, size_t worker)
 {
     const group_job *job = arg;
@@ -195,7 +205,8 @@ static void result_task(void *arg, size_t i, size_t worker)
         const size_t n = zoe_min(PIECE, end - e);
         zoe_dtype dtype;
         const void *x = gather(job, group, e, n, in, &dtype);
-        fill_vectors(job, group, e, n, weight, bias);
+        if (!same_vectors(job, begin, e, n)) /* else what is there serves again */
+            fill_vectors(job, group, e, n, weight, bias);
         zoe_layer_apply(job->k, v, ZOE_F32, x, dtype, &f, n);
         if (job->a->silu)
             job->k->silu(v, v, n);

@@ -1,18 +1,13 @@
 /* LayerNorm, modulation and gated residuals: guests for AVX2. One body a kind, for every type: the
  * types are constants where it is called, so each kernel is a loop of its own without branches. */
-#include "kernel/x86/vector_avx2.h"
+#include "kernel/x86/row_avx2.h"
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE ROW_INLINE
 
 /* Elements of one turn of a loop, and of one round of prefetches. */
 enum { STEP = 16, FAR_STEP = 64 };
 /* Elements that are added in f32 before the sum goes on in f64: of half types, and of f32. */
 enum { RUN = 1024, SHORT_RUN = 256 };
-
-INLINE size_t bytes_of(const zoe_dtype dtype)
-{
-    return dtype == ZOE_F32 ? 4 : 2;
-}
 
 /* Eight elements of x from element i on. */
 INLINE __m256 load8(const void *x, size_t i, const zoe_dtype dtype)
@@ -29,42 +24,11 @@ INLINE __m256 load8(const void *x, size_t i, const zoe_dtype dtype)
     return _mm256_castsi256_ps(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(h), place));
 }
 
-/* The upper half of each word is v rounded to bf16. NaN is looked for only if `nan`: those with no
- * bits in the lower half stay NaN anyhow. */
-INLINE __m256i round_up(__m256 v, const bool nan)
-{
-    const __m256i u = _mm256_castps_si256(v);
-    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-    const __m256i up = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
-    if (!nan)
-        return up;
-    return _mm256_or_si256(up, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
-}
-
-INLINE void put(void *y, __m256i v, const bool stream)
-{
-    if (stream)
-        _mm256_stream_si256(y, v);
-    else
-        _mm256_storeu_si256(y, v);
-}
-
-/* STEP elements of y from element i on. */
+/* STEP elements of y from element i on. NaN is looked for only if `nan`. */
 INLINE void store16(void *y, size_t i, __m256 a, __m256 b, const zoe_dtype dtype, const bool nan,
                     const bool stream)
 {
-    if (dtype == ZOE_F32) {
-        put((float *)y + i, _mm256_castps_si256(a), stream);
-        put((float *)y + i + 8, _mm256_castps_si256(b), stream);
-    } else if (dtype == ZOE_F16) {
-        const __m128i low = _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
-        const __m128i high = _mm256_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT);
-        put((uint16_t *)y + i, _mm256_set_m128i(high, low), stream);
-    } else {
-        const __m256i packed = _mm256_packus_epi32(_mm256_srli_epi32(round_up(a, nan), 16),
-                                                   _mm256_srli_epi32(round_up(b, nan), 16));
-        put((uint16_t *)y + i, _mm256_permute4x64_epi64(packed, 0xd8), stream);
-    }
+    row_store((unsigned char *)y + i * row_element(dtype), (v16){a, b}, dtype, false, nan, stream);
 }
 
 /* ---- sums ---- */
@@ -117,7 +81,7 @@ INLINE void add8(sums32 *s, const int j, __m256 v, __m256 there, __m256 shift,
 INLINE void add_last(sums32 *s, const void *x, const zoe_dtype dtype, __m256 shift, size_t n)
 {
     float part[32] = {0.0f};
-    memcpy(part, x, n * bytes_of(dtype));
+    memcpy(part, x, n * row_element(dtype));
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
         const size_t before = 8 * (size_t)j, m = n > before ? n - before : 0;
@@ -155,7 +119,7 @@ INLINE sums4 add_runs(const void *x, const zoe_dtype dtype, float shift, size_t 
                 add8(&run, j, v, v, s, dtype);
             }
         if (i < end)
-            add_last(&run, (const unsigned char *)x + i * bytes_of(dtype), dtype, s, end - i);
+            add_last(&run, (const unsigned char *)x + i * row_element(dtype), dtype, s, end - i);
         i = end;
         if (dtype != ZOE_F32)
             all.plain = _mm256_add_pd(all.plain, widened4(run.plain));
@@ -243,7 +207,7 @@ INLINE void apply_rest(void *y, const zoe_dtype y_type, const void *x, const zoe
 {
     float in[STEP] = {0.0f}, out[STEP], weight[STEP] = {0.0f}, bias[STEP] = {0.0f};
     zoe_layer_form g = *f;
-    memcpy(in, (const unsigned char *)x + i * bytes_of(x_type), n * bytes_of(x_type));
+    memcpy(in, (const unsigned char *)x + i * row_element(x_type), n * row_element(x_type));
     if (weighted) {
         memcpy(weight, f->weight + i, n * sizeof *weight);
         memcpy(bias, f->bias + i, n * sizeof *bias);
@@ -251,7 +215,7 @@ INLINE void apply_rest(void *y, const zoe_dtype y_type, const void *x, const zoe
         g.bias = bias;
     }
     apply16(out, y_type, in, x_type, &g, 0, weighted, false);
-    memcpy((unsigned char *)y + i * bytes_of(y_type), out, n * bytes_of(y_type));
+    memcpy((unsigned char *)y + i * row_element(y_type), out, n * row_element(y_type));
 }
 
 INLINE void apply_all(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
@@ -287,8 +251,8 @@ INLINE void apply_groups(void *y, const zoe_dtype y_type, const void *x, const z
 #pragma GCC unroll 2
         for (int r = 0; r < 2; r++) {
 #pragma GCC unroll 4
-            for (size_t o = 0; o < FAR_STEP * bytes_of(x_type); o += 64)
-                _mm_prefetch(soon[r] + far * bytes_of(x_type) + o, _MM_HINT_T1);
+            for (size_t o = 0; o < FAR_STEP * row_element(x_type); o += 64)
+                _mm_prefetch(soon[r] + far * row_element(x_type) + o, _MM_HINT_T1);
             for (size_t o = 0; o < more; o += 64)
                 _mm_prefetch((const char *)f[r].ahead[1] + far * form->ahead_bytes[1] + o,
                              _MM_HINT_T1);
@@ -335,9 +299,9 @@ INLINE void apply_two(void *y, const zoe_dtype y_type, const void *x, const zoe_
         g.ahead[0] = g.ahead[1] = NULL;
         g.weight = f->weight ? f->weight + whole : NULL;
         g.bias = f->weight ? f->bias + whole : NULL;
-        apply_one((unsigned char *)(r ? f->other->y : y) + whole * bytes_of(y_type), y_type,
-                  (const unsigned char *)(r ? f->other->x : x) + whole * bytes_of(x_type), x_type,
-                  &g, n - whole);
+        apply_one((unsigned char *)(r ? f->other->y : y) + whole * row_element(y_type), y_type,
+                  (const unsigned char *)(r ? f->other->x : x) + whole * row_element(x_type),
+                  x_type, &g, n - whole);
     }
 }
 
@@ -370,11 +334,12 @@ INLINE void gate_of(void *y, const void *x, const zoe_dtype x_type, const void *
     if (i == n)
         return;
     float in[STEP] = {0.0f}, other[STEP] = {0.0f}, factor[STEP] = {0.0f}, out[STEP];
-    memcpy(in, (const unsigned char *)x + i * bytes_of(x_type), (n - i) * bytes_of(x_type));
-    memcpy(other, (const unsigned char *)h + i * bytes_of(h_type), (n - i) * bytes_of(h_type));
+    memcpy(in, (const unsigned char *)x + i * row_element(x_type), (n - i) * row_element(x_type));
+    memcpy(other, (const unsigned char *)h + i * row_element(h_type),
+           (n - i) * row_element(h_type));
     memcpy(factor, gate + i, (n - i) * sizeof *factor);
     gate16(out, in, x_type, other, h_type, factor, 0);
-    memcpy((unsigned char *)y + i * bytes_of(x_type), out, (n - i) * bytes_of(x_type));
+    memcpy((unsigned char *)y + i * row_element(x_type), out, (n - i) * row_element(x_type));
 }
 
 static void layer_weight_avx2(float *y, const float *x, float add, size_t n)

@@ -1,111 +1,20 @@
-/* LayerNorm, modulation and gated residuals: guests for AVX-512, of the form that layer_avx2.c has.
- * Results in bf16 are rounded by the instruction for it, which takes subnormal numbers for zero: where
- * a result could be one, the group is rounded again by integers. */
+/* LayerNorm, modulation and gated residuals: guests for AVX-512, of the form that layer_avx2.c has. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC target("avx512bf16")
 #else
 #pragma clang attribute push(__attribute__((target("avx512bf16"))), apply_to = function)
 #endif
-#include <immintrin.h>
+#include "kernel/x86/row_avx512.h"
 
-#include "kernel/kernel.h"
-
-#define INLINE static inline __attribute__((always_inline))
-
-/* Elements of one turn of a loop, and of one round of prefetches. */
-enum { STEP = 32, FAR_STEP = 64 };
+/* Elements of one round of prefetches. */
+enum { FAR_STEP = 64 };
 /* Elements that are added in f32 before the sum goes on in f64: of half types, and of f32. */
 enum { RUN = 1024, SHORT_RUN = 512 };
 
-INLINE size_t bytes_of(const zoe_dtype dtype)
+/* Element i of a row. */
+INLINE const void *at(const void *x, size_t i, const zoe_dtype dtype)
 {
-    return dtype == ZOE_F32 ? 4 : 2;
-}
-
-/* Two vectors, of STEP elements in order. */
-typedef struct pair16 {
-    __m512 a, b;
-} pair16;
-
-/* Elements i .. i + STEP of x. */
-INLINE pair16 load32(const void *x, size_t i, const zoe_dtype dtype)
-{
-    if (dtype == ZOE_F32) {
-        const float *p = (const float *)x + i;
-        return (pair16){_mm512_loadu_ps(p), _mm512_loadu_ps(p + 16)};
-    }
-    const __m512i h = _mm512_loadu_si512((const uint16_t *)x + i);
-    if (dtype == ZOE_F16)
-        return (pair16){_mm512_cvtph_ps(_mm512_castsi512_si256(h)),
-                        _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1))};
-    /* each element as the upper half of a word */
-    const __m512i step = _mm512_set1_epi32(0x00010000);
-    const __m512i low = _mm512_mullo_epi32(
-        step, _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(0x00100000));
-    return (pair16){_mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, low, h)),
-                    _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, high, h))};
-}
-
-/* The same elements in another order, the same for all of dtype: what sums need. */
-INLINE pair16 load32_unordered(const void *x, size_t i, const zoe_dtype dtype)
-{
-    if (dtype != ZOE_BF16)
-        return load32(x, i, dtype);
-    const __m512i h = _mm512_loadu_si512((const uint16_t *)x + i);
-    return (pair16){_mm512_castsi512_ps(_mm512_slli_epi32(h, 16)),
-                    _mm512_castsi512_ps(_mm512_and_si512(h, _mm512_set1_epi32((int)0xffff0000u)))};
-}
-
-INLINE void put(void *y, __m512i v, const bool stream)
-{
-    if (stream)
-        _mm512_stream_si512(y, v);
-    else
-        _mm512_storeu_si512(y, v);
-}
-
-/* v rounded to bf16 by integers; NaN stays NaN. */
-INLINE __m256i rounded(__m512 v)
-{
-    const __m512i u = _mm512_castps_si512(v);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
-    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-    return _mm512_cvtepi32_epi16(
-        _mm512_srli_epi32(_mm512_mask_set1_epi32(up, nan, 0x7fc00000), 16));
-}
-
-static __attribute__((noinline)) __m512i rounded_again(pair16 v)
-{
-    return _mm512_inserti64x4(_mm512_castsi256_si512(rounded(v.a)), rounded(v.b), 1);
-}
-
-/* Is one of the elements subnormal? */
-INLINE bool subnormal(__m512 v)
-{
-    const __m512i u = _mm512_castps_si512(v);
-    const __mmask16 no_exponent = _mm512_testn_epi32_mask(u, _mm512_set1_epi32(0x7f800000));
-    return _mm512_mask_test_epi32_mask(no_exponent, u, _mm512_set1_epi32(0x007fffff)) != 0;
-}
-
-INLINE void store32(void *y, size_t i, pair16 v, const zoe_dtype dtype, const bool stream)
-{
-    if (dtype == ZOE_F32) {
-        put((float *)y + i, _mm512_castps_si512(v.a), stream);
-        put((float *)y + i + 16, _mm512_castps_si512(v.b), stream);
-    } else if (dtype == ZOE_F16) {
-        /* With all lanes named: without a mask gcc's header has a constant that -Wconversion minds. */
-        const __m256i low = _mm512_maskz_cvtps_ph(0xffff, v.a, _MM_FROUND_TO_NEAREST_INT);
-        const __m256i high = _mm512_maskz_cvtps_ph(0xffff, v.b, _MM_FROUND_TO_NEAREST_INT);
-        put((uint16_t *)y + i, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), stream);
-    } else {
-        __m512i h = (__m512i)_mm512_cvtne2ps_pbh(v.b, v.a);
-        if (_mm512_testn_epi16_mask(h, _mm512_set1_epi16(0x7f80)) != 0 &&
-            (subnormal(v.a) | subnormal(v.b)))
-            h = rounded_again(v);
-        put((uint16_t *)y + i, h, stream);
-    }
+    return (const unsigned char *)x + i * bytes_of(dtype);
 }
 
 /* ---- sums: as in layer_avx2.c, in 64 lanes ---- */
@@ -151,7 +60,7 @@ INLINE void add_last(sums64 *s, const void *x, const zoe_dtype dtype, __m512 shi
     memcpy(part, x, n * bytes_of(dtype));
 #pragma GCC unroll 2
     for (int j = 0; j < 2; j++) {
-        const pair16 v = load32(part, 32 * (size_t)j, dtype);
+        const v32 v = load32(at(part, 32 * (size_t)j, dtype), dtype);
         const __mmask16 a = (__mmask16)(there >> 32 * j), b = (__mmask16)(there >> (32 * j + 16));
         add16(s, 2 * j, _mm512_mask_blend_ps(a, shift, v.a), _mm512_maskz_mov_ps(a, v.a), shift,
               dtype);
@@ -182,7 +91,7 @@ INLINE sums8 add_runs(const void *x, const zoe_dtype dtype, float shift, size_t 
         for (; i + 64 <= end; i += 64)
 #pragma GCC unroll 2
             for (int j = 0; j < 2; j++) {
-                const pair16 v = load32_unordered(x, i + 32 * (size_t)j, dtype);
+                const v32 v = load32_unordered(at(x, i + 32 * (size_t)j, dtype), dtype);
                 add16(&run, 2 * j, v.a, v.a, s, dtype);
                 add16(&run, 2 * j + 1, v.b, v.b, s, dtype);
             }
@@ -264,9 +173,9 @@ INLINE __m512 formed(__m512 v, const zoe_layer_form *f, size_t i, const bool wei
 INLINE void apply32(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
                     const zoe_layer_form *f, size_t i, const bool weighted, const bool stream)
 {
-    const pair16 v = load32(x, i, x_type);
-    const pair16 r = {formed(v.a, f, i, weighted), formed(v.b, f, i + 16, weighted)};
-    store32(y, i, r, y_type, stream);
+    const v32 v = load32(at(x, i, x_type), x_type);
+    const v32 r = {formed(v.a, f, i, weighted), formed(v.b, f, i + 16, weighted)};
+    store32((unsigned char *)y + i * bytes_of(y_type), r, y_type, stream);
 }
 
 /* The last n < STEP elements, by way of memory that has room for STEP. */
@@ -384,12 +293,12 @@ INLINE void apply_of(void *y, const zoe_dtype y_type, const void *x, const zoe_d
 INLINE void gate32(void *y, const void *x, const zoe_dtype x_type, const void *h,
                    const zoe_dtype h_type, const float *gate, size_t i)
 {
-    const pair16 v = load32(x, i, x_type), w = load32(h, i, h_type);
-    const pair16 r = {
+    const v32 v = load32(at(x, i, x_type), x_type), w = load32(at(h, i, h_type), h_type);
+    const v32 r = {
         _mm512_add_ps(v.a, _mm512_mul_ps(_mm512_loadu_ps(gate + i), w.a)),
         _mm512_add_ps(v.b, _mm512_mul_ps(_mm512_loadu_ps(gate + i + 16), w.b)),
     };
-    store32(y, i, r, x_type, false);
+    store32((unsigned char *)y + i * bytes_of(x_type), r, x_type, false);
 }
 
 INLINE void gate_of(void *y, const void *x, const zoe_dtype x_type, const void *h,

@@ -1,5 +1,5 @@
-/* Thirty-two elements of a row at a time with AVX-512, of F32 or BF16, for files whose target has the
- * instructions for bf16. These take subnormal numbers for zero: where a result could be one, the group is
+/* Thirty-two elements of a row at a time with AVX-512, of F32, F16 or BF16, for files whose target has
+ * the instructions for bf16. These take subnormal numbers for zero: where a result could be one, the group is
  * rounded again by integers. */
 #ifndef ZOE_ROW_AVX512_H
 #define ZOE_ROW_AVX512_H
@@ -38,7 +38,11 @@ INLINE v32 load32(const void *p, zoe_dtype type)
 {
     if (type == ZOE_F32)
         return (v32){_mm512_loadu_ps(p), _mm512_loadu_ps((const float *)p + 16)};
-    return widen_bf16(_mm512_loadu_si512(p));
+    const __m512i h = _mm512_loadu_si512(p);
+    if (type == ZOE_F16)
+        return (v32){_mm512_cvtph_ps(_mm512_castsi512_si256(h)),
+                     _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1))};
+    return widen_bf16(h);
 }
 
 /* The same elements in another order, for sums. */
@@ -79,7 +83,7 @@ INLINE __m512i narrow_bf16(v32 v)
 {
     const __m512i h = (__m512i)_mm512_cvtne2ps_pbh(v.b, v.a);
     if (_mm512_testn_epi16_mask(h, _mm512_set1_epi16(0x7f80)) != 0 &&
-        (subnormal(v.a) | subnormal(v.b)))
+        (subnormal(v.a) || subnormal(v.b)))
         return narrow_again(v);
     return h;
 }
@@ -102,6 +106,11 @@ INLINE void store32(void *p, v32 v, zoe_dtype type, bool stream)
     if (type == ZOE_F32) {
         put(p, _mm512_castps_si512(v.a), stream);
         put((float *)p + 16, _mm512_castps_si512(v.b), stream);
+    } else if (type == ZOE_F16) {
+        /* With all lanes named: without a mask gcc's header has a constant that -Wconversion minds. */
+        const __m256i low = _mm512_maskz_cvtps_ph(0xffff, v.a, _MM_FROUND_TO_NEAREST_INT);
+        const __m256i high = _mm512_maskz_cvtps_ph(0xffff, v.b, _MM_FROUND_TO_NEAREST_INT);
+        put(p, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), stream);
     } else {
         put(p, narrow_bf16(v), stream);
     }
