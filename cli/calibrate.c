@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "job/job.h"
 #include "message.h"
 #include "session.h"
 
@@ -67,7 +68,7 @@ static int check_line(const zoe_calibration *c)
                               "%s: the name of a file is wanted", paths[i].option);
     for (size_t i = 0; i < 2; i++)
         for (size_t j = i + 1; j < 3; j++)
-            if (paths[i].path && paths[j].path && strcmp(paths[i].path, paths[j].path) == 0)
+            if (zoe_places_meet(paths[i].path, paths[j].path))
                 return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
                                   "%s and %s are the same file; two names are wanted",
                                   paths[i].option, paths[j].option);

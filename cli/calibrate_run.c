@@ -80,7 +80,10 @@ static int add_file(zoe_calibration *c)
                           "%s: a zero byte at %zu; a text is wanted", c->prompts, strlen(c->lines));
     const size_t before = c->n;
     int code = ZOE_EXIT_DONE;
-    for (char *at = c->lines, *end; at && code == ZOE_EXIT_DONE; at = end, number++) {
+    char *begin = c->lines;
+    if (strncmp(begin, "\xef\xbb\xbf", 3) == 0)
+        begin += 3; /* a byte order mark */
+    for (char *at = begin, *end; at && code == ZOE_EXIT_DONE; at = end, number++) {
         end = strchr(at, '\n');
         if (end)
             *end++ = '\0';
@@ -142,16 +145,12 @@ static void on_change(void *user, size_t step, bool low_noise, size_t branch,
 
 static int check_request(zoe_request *line)
 {
-    static const char *const foreign[] = {"out",        "frames-out", "latents-out",  "checkpoint",
-                                          "resume",     "preview",    "show-preview", "report",
-                                          "dry-run",    "log",        "progress",     "verbose",
-                                          "dump-config"};
-    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
-        if (zoe_request_gave(line, foreign[i]))
-            return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
-                              "--%s: the runs of a calibration write nothing and are shown in one "
-                              "way; leave it out",
-                              foreign[i]);
+    const char *single = zoe_request_single(line);
+    if (single)
+        return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                          "--%s: the runs of a calibration write nothing and are shown in one way; "
+                          "leave it out of the line, or of the file of --config",
+                          single);
     if (zoe_request_gave(line, "threads"))
         return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
                           "--threads is the same for all runs: give it before the --");
@@ -213,6 +212,9 @@ static zoe_status check_places(zoe_calibration *c)
     const char *const files[] = {c->out, c->csv};
     zoe_job *job;
     for (size_t i = 0; i < 2; i++) {
+        if (zoe_places_meet(files[i], c->line->config))
+            return zoe_fail(c->ctx, ZOE_INVALID,
+                            "%s is the file of --config; another name is wanted", files[i]);
         c->line->job.report = files[i];
         TRY(zoe_job_new(c->ctx, &job, &c->line->job));
         zoe_job_free(job);

@@ -9,9 +9,11 @@
 
 #include "base/file.h"
 #include "commands.h"
+#include "job/job.h"
 #include "log.h"
 #include "lora.h"
 #include "message.h"
+#include "picture_terminal.h"
 
 static const char default_out[] = "zoe.mp4";
 
@@ -27,6 +29,20 @@ bool zoe_request_gave(const zoe_request *request, const char *option)
         if (request->found.given[i] && strcmp(command->rows[i].name, option) == 0)
             return true;
     return false;
+}
+
+const char *zoe_request_single(const zoe_request *request)
+{
+    static const char *const single[] = {"out",    "frames-out", "latents-out", "checkpoint",
+                                         "resume", "preview",    "report",      "dry-run",
+                                         "log",    "verbose",    "dump-config"};
+    for (size_t i = 0; i < sizeof single / sizeof single[0]; i++)
+        if (zoe_request_gave(request, single[i]))
+            return single[i];
+    /* The words that mean what is done anyway may stand, as they do in a dumped file. */
+    if (request->show_preview != ZOE_TERMINAL_NONE)
+        return "show-preview";
+    return request->progress != ZOE_PROGRESS_AUTO ? "progress" : NULL;
 }
 
 static bool is_number(const char *text)
@@ -313,6 +329,19 @@ static int check_log(const zoe_request *request)
     return ZOE_EXIT_DONE;
 }
 
+/* No output must replace the file of settings. */
+static int check_config(const zoe_request *request)
+{
+    const zoe_job_params *p = &request->job;
+    const char *const outputs[] = {p->out, p->latents_out, p->preview, p->report};
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
+        if (zoe_places_meet(outputs[i], request->config))
+            return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                              "--config %s: the output %s is the same file; two names are wanted",
+                              request->config, outputs[i]);
+    return ZOE_EXIT_DONE;
+}
+
 /* ---- all of it ---- */
 
 void zoe_request_free(zoe_request *request)
@@ -398,6 +427,8 @@ int zoe_request_complete(zoe_context *ctx, zoe_request *request, int argc, char 
         code = suit_model(request, argc, argv);
     if (code == ZOE_EXIT_DONE)
         code = choose_output(request);
+    if (code == ZOE_EXIT_DONE)
+        code = check_config(request);
     if (code == ZOE_EXIT_DONE)
         code = check_log(request);
     if (code == ZOE_EXIT_DONE)

@@ -36,6 +36,9 @@ void zoe_request_free(zoe_request *request);
 
 /* Was the option on the line or in the file of --config, by this or another name? */
 bool zoe_request_gave(const zoe_request *request, const char *option);
+/* The first option given that belongs to one run alone: what it writes, keeps and shows. NULL: none. For
+ * commands that run a request several times. */
+const char *zoe_request_single(const zoe_request *request);
 /* Reads the record that --resume or --from names and makes the request what it tells, as far as
  * nothing else is given. Returns as above. No checkpoint under --resume: nothing changes. */
 int zoe_request_recall(zoe_context *ctx, zoe_request *request);

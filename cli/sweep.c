@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "job/job.h"
 #include "message.h"
 #include "session.h"
 
@@ -53,9 +54,12 @@ static int check_paths(const zoe_sweep *sweep)
         if (paths[i].path && (!*paths[i].path || strcmp(paths[i].path, "-") == 0))
             return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
                               "%s: the name of a file is wanted", paths[i].option);
-    if (sweep->csv && sweep->svg && strcmp(sweep->csv, sweep->svg) == 0)
-        return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
-                          "--csv and --svg are the same file; two names are wanted");
+    for (size_t i = 0; i < 2; i++)
+        for (size_t j = i + 1; j < 3; j++)
+            if (zoe_places_meet(paths[i].path, paths[j].path))
+                return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                                  "%s and %s are the same file; two names are wanted",
+                                  paths[i].option, paths[j].option);
     return ZOE_EXIT_DONE;
 }
 

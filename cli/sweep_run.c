@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "commands.h"
+#include "job/job.h"
 #include "media/media.h"
 #include "message.h"
 #include "sweep.h"
@@ -62,16 +63,12 @@ static void on_frame(void *user, size_t frame, const unsigned char *rgb, size_t 
 /* What belongs to the sweep itself, or to a single run. */
 static int check_line(const zoe_sweep *sweep, const zoe_setting *setting)
 {
-    static const char *const foreign[] = {"out",        "frames-out", "latents-out",  "checkpoint",
-                                          "resume",     "preview",    "show-preview", "report",
-                                          "dry-run",    "log",        "progress",     "verbose",
-                                          "dump-config"};
-    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
-        if (zoe_request_gave(sweep->line, foreign[i]))
-            return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
-                              "%s: --%s: the runs of a sweep write nothing and are shown in one "
-                              "way; leave it out",
-                              setting->name, foreign[i]);
+    const char *single = zoe_request_single(sweep->line);
+    if (single)
+        return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                          "%s: --%s: the runs of a sweep write nothing and are shown in one way; "
+                          "leave it out of the line, or of the file of --config",
+                          setting->name, single);
     if (zoe_request_gave(sweep->line, "threads"))
         return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
                           "%s: --threads is the same for all settings: give it before the --",
@@ -137,6 +134,9 @@ static zoe_status check_places(zoe_sweep *sweep)
     const char *const files[] = {sweep->csv, sweep->svg};
     for (size_t i = 0; i < 2; i++) {
         zoe_job *job;
+        if (zoe_places_meet(files[i], sweep->line->config))
+            return zoe_fail(sweep->ctx, ZOE_INVALID,
+                            "%s is the file of --config; another name is wanted", files[i]);
         sweep->line->job.report = files[i];
         TRY(zoe_job_new(sweep->ctx, &job, &sweep->line->job));
         zoe_job_free(job);

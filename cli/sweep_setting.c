@@ -118,14 +118,23 @@ static int add_file(zoe_sweep *sweep)
     if (status != ZOE_OK)
         return zoe_refuse(ZOE_EXIT_INPUT, zoe_status_name(status), "%s",
                           zoe_context_message(sweep->ctx));
+    const size_t before = sweep->n;
     int code = ZOE_EXIT_DONE;
-    char *rest = NULL;
-    for (char *line = strtok_r(text, "\r\n", &rest); line && code == ZOE_EXIT_DONE;
+    if (strlen(text) != size)
+        code = zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                          "%s: a zero byte at %zu; a text is wanted", sweep->file, strlen(text));
+    char *rest = NULL, *begin = text;
+    if (strncmp(begin, "\xef\xbb\xbf", 3) == 0)
+        begin += 3; /* a byte order mark */
+    for (char *line = strtok_r(begin, "\r\n", &rest); line && code == ZOE_EXIT_DONE;
          line = strtok_r(NULL, "\r\n", &rest)) {
         line += strspn(line, " \t");
         if (*line && *line != '#')
             code = add_text(sweep, line);
     }
+    if (code == ZOE_EXIT_DONE && sweep->n == before)
+        code = zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s: no setting in it",
+                          sweep->file);
     zoe_free(text);
     return code;
 }
@@ -211,6 +220,8 @@ static int add_fewer_steps(zoe_sweep *sweep)
     char options[80], name[48];
     int code = ZOE_EXIT_DONE;
     for (size_t part = 2; part <= 4 && steps / part > 0 && code == ZOE_EXIT_DONE; part++) {
+        if (part > 2 && steps / part == steps / (part - 1))
+            continue; /* of few steps, a third and a quarter are as many */
         snprintf(options, sizeof options, "--steps %zu", steps / part);
         snprintf(name, sizeof name, "%zu steps", steps / part);
         code = add(sweep, name, strlen(name), options, true);

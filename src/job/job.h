@@ -269,6 +269,8 @@ size_t zoe_frame_number(const char *name);
 /* Checks that no two outputs and no output and input are the same file, however they are spelled.
  * ZOE_INVALID if they are. */
 zoe_status zoe_places_check(zoe_context *ctx, const zoe_job_params *params);
+/* Do two paths mean one file, however they are spelled? NULL meets nothing. */
+bool zoe_places_meet(const char *a, const char *b);
 /* Checks that the outputs asked for can be written. */
 zoe_status zoe_outputs_probe(zoe_context *ctx, const zoe_job_params *params, size_t width,
                              size_t height);

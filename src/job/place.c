@@ -64,6 +64,12 @@ static bool same_place(const place *a, const place *b)
            strcmp(a->name, b->name) == 0;
 }
 
+bool zoe_places_meet(const char *a, const char *b)
+{
+    const place first = place_of("", a), second = place_of("", b);
+    return same_place(&first, &second);
+}
+
 /* Is this one of the frames that go to the folder? */
 static bool is_frame_of(const place *p, const place *folder, size_t frames)
 {

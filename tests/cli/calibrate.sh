@@ -42,7 +42,7 @@ found=$(cache MagCache a.yaml | cut -d[ -f2 | tr -d ' ]' | cut -d, -f12)
 expect_equal "the ratio over the switch" "$(printf %.5f "$found")" "$mean"
 
 # Twice, with other threads, and the prompts from a file: the same bytes.
-printf '# a remark\r\nA white cat sits.\r\n\n%s\tA dog runs.\n' "$IMAGE" >list
+printf '\357\273\277# a remark\r\nA white cat sits.\r\n\n%s\tA dog runs.\n' "$IMAGE" >list
 calibrate --prompts list --out b.yaml --csv b.csv
 expect_code 0
 expect_same a.yaml b.yaml
@@ -134,6 +134,9 @@ refused 2 'the request is missing' zoe calibrate --out x.yaml
 refused 2 '--out is missing' zoe calibrate -- $REQUEST
 refused 2 '--out: the name of a file' calibrate --out -
 refused 2 'the same file' calibrate --out x.yaml --csv x.yaml
+refused 2 'the same file' calibrate --out x.yaml --csv ./x.yaml
+echo 'zoe: {steps: 12}' >run.yaml
+refused 2 'run.yaml is the file of --config' zoe calibrate --out run.yaml -- --config run.yaml $REQUEST
 refused 2 'cannot write' calibrate --out none/x.yaml
 cp "$IMAGE" in.png
 refused 2 'are the same file' zoe calibrate --out in.png -- $REQUEST --image in.png

@@ -168,6 +168,16 @@ expect_code 2
 zoe generate --config ''
 expect_code 2
 
+# It is never written over.
+yaml "zoe: {steps: 3}"
+cp run.yaml kept.yaml
+for option in --out --latents-out --preview --report; do
+    tiny --config run.yaml --no-metadata --latents-out l.safetensors $option ./run.yaml
+    expect_code 2
+    expect_same run.yaml kept.yaml
+done
+expect_says 'the output ./run.yaml is the same file'
+
 # For programs, whoever says so.
 yaml "zoe: {progress: json}"
 tiny --config run.yaml --dry-run

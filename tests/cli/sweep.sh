@@ -51,7 +51,7 @@ computed=$(grep '^cached,' t.csv | awk -F, '{ print $(NF - 8) }')
 [ "$computed" -gt 0 ] && [ "$computed" -lt 12 ] || bad "$computed of 12 steps were computed"
 
 # A file of settings; Ctrl-C keeps what is done.
-printf '# a remark\n\n  one: --steps 10\r\ntwo: --steps 11\n' >list
+printf '\357\273\277# a remark\n\n  one: --steps 10\r\ntwo: --steps 11\n' >list
 said="an interrupted sweep"
 "$TOOL" signal INT 1 '1/50 one' "$ZOE" sweep -t 1 -r 50 --settings list --csv part.csv -- --model "$CKPT" \
     --image "$IMAGE" --prompt x --size 64x64 --frames 5 --steps 12 --seed 1 2>stderr
@@ -66,6 +66,13 @@ expect_code 0
 expect_says 'DBCache F8 is left out'
 for name in FBCache TeaCache TaylorSeer EasyCache MagCache '6 steps' '3 steps'; do
     grep -q "^$name," d.csv || bad "the default table lacks $name"
+done
+
+# With few steps, a third and a quarter are as many.
+for steps in 3 8; do
+    zoe sweep -t 1 -r 1 --csv d.csv -- --model "$CKPT" --image "$IMAGE" --size 64x64 --frames 5 --seed 1 --steps $steps
+    expect_code 0
+    grep -q "^$((steps / 3)) steps," d.csv || bad "the default table lacks $((steps / 3)) steps"
 done
 
 # Refused before the first run; in the last case too.
@@ -88,6 +95,16 @@ refused '--threads' sweep -s "b: --threads 2"
 refused 'only clips of one size' sweep -s "b: --frames 9"
 refused 'at least 10 steps' sweep -s "b: --steps 9 --cache FBCache"
 refused 'the same file' sweep --csv t.svg --svg t.svg
+refused 'the same file' sweep -s "a: --steps 3" --csv new.csv --svg ./new.csv
+cp list kept
+refused '--csv and --settings are the same file' sweep --settings list --csv ./list
+expect_same list kept
+echo 'zoe: {steps: 12}' >run.yaml
+refused 'run.yaml is the file of --config' sweep -s "a: --config run.yaml" --csv run.yaml
+printf '# a remark\n\n' >none
+refused 'none: no setting in it' sweep --settings none
+printf 'a: --steps 10\n\000b: --steps 11\n' >none
+refused 'none: a zero byte at 14' sweep --settings none
 refused 'cannot write' sweep -s "a: --steps 3" --svg none/t.svg
 cp "$IMAGE" in.png
 refused 'are the same file' zoe sweep --csv in.png -- --model "$CKPT" --image in.png --steps 12 --frames 5 --size 64x64 \
@@ -96,4 +113,13 @@ refused 'make it a --setting' zoe sweep -- --model "$CKPT" --image "$IMAGE" --st
 refused '--seed is missing' zoe sweep -- --model "$CKPT" --image "$IMAGE" --steps 12
 sweep --settings nowhere
 expect_code 3
+
+# What --dump-config prints is a request like another; only what it says of outputs is refused.
+zoe generate --model "$CKPT" --image "$IMAGE" --size 64x64 --frames 5 --steps 2 --seed 1 --dump-config --dry-run
+cp stdout dumped.yaml
+zoe sweep -r 1 -s "one: --steps 1" -- --config dumped.yaml
+expect_code 0
+zoe generate --config dumped.yaml --out v.mp4 --dump-config
+cp stdout dumped.yaml
+refused '--out: the runs of a sweep' zoe sweep -s "one: --steps 1" -- --config dumped.yaml
 finish
