@@ -238,31 +238,6 @@ typedef void zoe_kernel_layer_gate(void *y, const void *x, const void *h, const 
                                    size_t n);
 /* y[i] = x[i] + add; any NaN becomes the quiet one with no other bits. y may be x. */
 typedef void zoe_kernel_layer_weight(float *y, const float *x, float add, size_t n);
-/* DO(name) for all of the kinds of which there is one for each type or pair of types. */
-#define ZOE_LAYER_KERNELS(DO)                                                                      \
-    do {                                                                                           \
-        DO(layer_sums_f32);                                                                        \
-        DO(layer_sums_f16);                                                                        \
-        DO(layer_sums_bf16);                                                                       \
-        DO(layer_apply_f32_f32);                                                                   \
-        DO(layer_apply_f32_f16);                                                                   \
-        DO(layer_apply_f32_bf16);                                                                  \
-        DO(layer_apply_f16_f32);                                                                   \
-        DO(layer_apply_f16_f16);                                                                   \
-        DO(layer_apply_f16_bf16);                                                                  \
-        DO(layer_apply_bf16_f32);                                                                  \
-        DO(layer_apply_bf16_f16);                                                                  \
-        DO(layer_apply_bf16_bf16);                                                                 \
-        DO(layer_gate_f32_f32);                                                                    \
-        DO(layer_gate_f32_f16);                                                                    \
-        DO(layer_gate_f32_bf16);                                                                   \
-        DO(layer_gate_f16_f32);                                                                    \
-        DO(layer_gate_f16_f16);                                                                    \
-        DO(layer_gate_f16_bf16);                                                                   \
-        DO(layer_gate_bf16_f32);                                                                   \
-        DO(layer_gate_bf16_f16);                                                                   \
-        DO(layer_gate_bf16_bf16);                                                                  \
-    } while (0)
 /* y[i] = c[i] * scale[i] * factor, each step rounded to f32; y may be the memory of c. */
 typedef void zoe_kernel_int8_scale(float *y, const int32_t *c, const float *scale, float factor,
                                    size_t n);

@@ -40,41 +40,11 @@ static void layer_weight_c(float *y, const float *x, float add, size_t n)
         y[i] = isnan(x[i]) ? zoe_f32_from_bits(0x7fc00000u) : x[i] + add;
 }
 
-#define SUMS(x, X)                                                                                 \
-    static void layer_sums_##x##_c(double sums[2], const void *p, float shift, size_t n)           \
-    {                                                                                              \
-        sums_of(sums, p, X, shift, n);                                                             \
-    }
-SUMS(f32, ZOE_F32)
-SUMS(f16, ZOE_F16)
-SUMS(bf16, ZOE_BF16)
-
-/* A pair of types: x to y, and y + gate x. */
-#define PAIR(x, X, y, Y)                                                                           \
-    static void layer_apply_##x##_##y##_c(void *to, const void *p, const zoe_layer_form *f,        \
-                                          size_t n)                                                \
-    {                                                                                              \
-        apply_of(to, Y, p, X, f, n);                                                               \
-    }                                                                                              \
-    static void layer_gate_##y##_##x##_c(void *to, const void *p, const void *h,                   \
-                                         const float *gate, size_t n)                              \
-    {                                                                                              \
-        gate_of(to, p, Y, h, X, gate, n);                                                          \
-    }
-PAIR(f32, ZOE_F32, f32, ZOE_F32)
-PAIR(f32, ZOE_F32, f16, ZOE_F16)
-PAIR(f32, ZOE_F32, bf16, ZOE_BF16)
-PAIR(f16, ZOE_F16, f32, ZOE_F32)
-PAIR(f16, ZOE_F16, f16, ZOE_F16)
-PAIR(f16, ZOE_F16, bf16, ZOE_BF16)
-PAIR(bf16, ZOE_BF16, f32, ZOE_F32)
-PAIR(bf16, ZOE_BF16, f16, ZOE_F16)
-PAIR(bf16, ZOE_BF16, bf16, ZOE_BF16)
+#define LAYER_NAME(name) name##_c
+#include "kernel/layer_types.h"
 
 void zoe_kernels_fill_layer_c(zoe_kernels *k)
 {
-#define PUT(name) k->name = name##_c
-    PUT(layer_weight);
-    ZOE_LAYER_KERNELS(PUT);
-#undef PUT
+    k->layer_weight = layer_weight_c;
+    fill_types(k);
 }

@@ -87,19 +87,12 @@ INLINE void sums_half(double sums[2], const void *x, zoe_dtype type, float shift
     sums[1] += vaddvq_f64(total[1]);
 }
 
-static void layer_sums_f32_neon(double sums[2], const void *x, float shift, size_t n)
+INLINE void sums_of(double sums[2], const void *x, zoe_dtype type, float shift, size_t n)
 {
-    sums_f32(sums, x, shift, n);
-}
-
-static void layer_sums_f16_neon(double sums[2], const void *x, float shift, size_t n)
-{
-    sums_half(sums, x, ZOE_F16, shift, n);
-}
-
-static void layer_sums_bf16_neon(double sums[2], const void *x, float shift, size_t n)
-{
-    sums_half(sums, x, ZOE_BF16, shift, n);
+    if (type == ZOE_F32)
+        sums_f32(sums, x, shift, n);
+    else
+        sums_half(sums, x, type, shift, n);
 }
 
 /* ---- apply ---- */
@@ -199,33 +192,11 @@ static void layer_weight_neon(float *y, const float *x, float add, size_t n)
 #undef FOUR
 }
 
-/* ---- one a pair of types ---- */
-
-#define PAIR(x, X, y, Y)                                                                           \
-    static void layer_apply_##x##_##y##_neon(void *to, const void *p, const zoe_layer_form *f,     \
-                                             size_t n)                                             \
-    {                                                                                              \
-        apply_of(to, Y, p, X, f, n);                                                               \
-    }                                                                                              \
-    static void layer_gate_##y##_##x##_neon(void *to, const void *p, const void *h,                \
-                                            const float *gate, size_t n)                           \
-    {                                                                                              \
-        gate_of(to, p, Y, h, X, gate, n);                                                          \
-    }
-PAIR(f32, ZOE_F32, f32, ZOE_F32)
-PAIR(f32, ZOE_F32, f16, ZOE_F16)
-PAIR(f32, ZOE_F32, bf16, ZOE_BF16)
-PAIR(f16, ZOE_F16, f32, ZOE_F32)
-PAIR(f16, ZOE_F16, f16, ZOE_F16)
-PAIR(f16, ZOE_F16, bf16, ZOE_BF16)
-PAIR(bf16, ZOE_BF16, f32, ZOE_F32)
-PAIR(bf16, ZOE_BF16, f16, ZOE_F16)
-PAIR(bf16, ZOE_BF16, bf16, ZOE_BF16)
+#define LAYER_NAME(name) name##_neon
+#include "kernel/layer_types.h"
 
 void zoe_kernels_fill_layer_neon(zoe_kernels *k)
 {
-#define PUT(name) k->name = name##_neon
-    PUT(layer_weight);
-    ZOE_LAYER_KERNELS(PUT);
-#undef PUT
+    k->layer_weight = layer_weight_neon;
+    fill_types(k);
 }

@@ -4,8 +4,8 @@
 
 #define INLINE ROW_INLINE
 
-/* Elements of one turn of a loop, and of one round of prefetches. */
-enum { STEP = 16, FAR_STEP = 64 };
+/* Elements of one turn of a loop. */
+enum { STEP = 16 };
 /* Elements that are added in f32 before the sum goes on in f64: of half types, and of f32. */
 enum { RUN = 1024, SHORT_RUN = 256 };
 
@@ -171,18 +171,6 @@ INLINE void sums_of(double sums[2], const void *x, const zoe_dtype dtype, float 
 
 /* ---- apply ---- */
 
-INLINE void prefetch(const zoe_layer_form *f, size_t i)
-{
-#pragma GCC unroll 4
-    for (int j = 0; j < 2; j++) {
-        if (!f->ahead[j])
-            continue;
-        const char *p = (const char *)f->ahead[j] + i * f->ahead_bytes[j];
-        for (size_t o = 0; o < FAR_STEP * f->ahead_bytes[j]; o += 64)
-            _mm_prefetch(p + o, _MM_HINT_T1);
-    }
-}
-
 INLINE __m256 formed(__m256 v, const zoe_layer_form *f, size_t i, const bool weighted)
 {
     v = _mm256_fmadd_ps(_mm256_sub_ps(v, _mm256_set1_ps(f->mean)), _mm256_set1_ps(f->rstd),
@@ -193,131 +181,18 @@ INLINE __m256 formed(__m256 v, const zoe_layer_form *f, size_t i, const bool wei
     return v;
 }
 
-INLINE void apply16(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                    const zoe_layer_form *f, size_t i, const bool weighted, const bool stream)
+INLINE void apply_step(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                       const zoe_layer_form *f, size_t i, const bool weighted, const bool stream)
 {
     const __m256 a = formed(load8(x, i, x_type), f, i, weighted);
     const __m256 b = formed(load8(x, i + 8, x_type), f, i + 8, weighted);
     store16(y, i, a, b, y_type, x_type != ZOE_BF16, stream);
 }
 
-/* The last n < STEP elements, by way of memory that has room for STEP. */
-INLINE void apply_rest(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                       const zoe_layer_form *f, size_t i, size_t n, const bool weighted)
-{
-    float in[STEP] = {0.0f}, out[STEP], weight[STEP] = {0.0f}, bias[STEP] = {0.0f};
-    zoe_layer_form g = *f;
-    memcpy(in, (const unsigned char *)x + i * row_element(x_type), n * row_element(x_type));
-    if (weighted) {
-        memcpy(weight, f->weight + i, n * sizeof *weight);
-        memcpy(bias, f->bias + i, n * sizeof *bias);
-        g.weight = weight;
-        g.bias = bias;
-    }
-    apply16(out, y_type, in, x_type, &g, 0, weighted, false);
-    memcpy((unsigned char *)y + i * row_element(y_type), out, n * row_element(y_type));
-}
-
-INLINE void apply_all(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                      const zoe_layer_form *form, size_t n, const bool weighted, const bool stream)
-{
-    const zoe_layer_form f = *form;
-    size_t i = 0;
-    for (; i + FAR_STEP <= n; i += FAR_STEP) {
-        prefetch(&f, i);
-        for (size_t j = 0; j < FAR_STEP; j += STEP)
-            apply16(y, y_type, x, x_type, &f, i + j, weighted, stream);
-    }
-    for (; i + STEP <= n; i += STEP)
-        apply16(y, y_type, x, x_type, &f, i, weighted, stream);
-    if (i < n)
-        apply_rest(y, y_type, x, x_type, &f, i, n - i, weighted);
-}
-
-/* Two rows, from their ends to their beginnings: the first cache still has the end of what was summed
- * before, and each piece of the vectors serves twice while it is there. What is soon read is asked for at
- * the pace of what is written, so that memory is busy both ways. */
-INLINE void apply_groups(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                         const zoe_layer_form *form, size_t n, const bool weighted,
-                         const bool stream)
-{
-    const zoe_layer_form f[2] = {*form, zoe_layer_form_of_other(form)};
-    void *const to[2] = {y, form->other->y};
-    const void *const from[2] = {x, form->other->x};
-    const char *soon[2] = {f[0].ahead[0] ? f[0].ahead[0] : x, f[1].ahead[0] ? f[1].ahead[0] : x};
-    const size_t more = form->ahead[1] ? FAR_STEP * form->ahead_bytes[1] : 0;
-    for (size_t i = n, far = 0; i > 0; far += FAR_STEP) {
-        i -= FAR_STEP;
-#pragma GCC unroll 2
-        for (int r = 0; r < 2; r++) {
-#pragma GCC unroll 4
-            for (size_t o = 0; o < FAR_STEP * row_element(x_type); o += 64)
-                _mm_prefetch(soon[r] + far * row_element(x_type) + o, _MM_HINT_T1);
-            for (size_t o = 0; o < more; o += 64)
-                _mm_prefetch((const char *)f[r].ahead[1] + far * form->ahead_bytes[1] + o,
-                             _MM_HINT_T1);
-#pragma GCC unroll 4
-            for (size_t j = 0; j < FAR_STEP; j += STEP)
-                apply16(to[r], y_type, from[r], x_type, &f[r], i + j, weighted, stream);
-        }
-    }
-}
-
-INLINE void apply_one(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                      const zoe_layer_form *f, size_t n)
-{
-    const bool stream = f->stream && (uintptr_t)y % 64 == 0;
-    if (f->weight && stream)
-        apply_all(y, y_type, x, x_type, f, n, true, true);
-    else if (f->weight)
-        apply_all(y, y_type, x, x_type, f, n, true, false);
-    else if (stream)
-        apply_all(y, y_type, x, x_type, f, n, false, true);
-    else
-        apply_all(y, y_type, x, x_type, f, n, false, false);
-}
-
-INLINE void apply_two(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                      const zoe_layer_form *f, size_t n)
-{
-    const bool stream = f->stream && ((uintptr_t)y | (uintptr_t)f->other->y) % 64 == 0;
-    const size_t whole = n - n % FAR_STEP;
-    if (f->weight && stream)
-        apply_groups(y, y_type, x, x_type, f, whole, true, true);
-    else if (f->weight)
-        apply_groups(y, y_type, x, x_type, f, whole, true, false);
-    else if (stream)
-        apply_groups(y, y_type, x, x_type, f, whole, false, true);
-    else
-        apply_groups(y, y_type, x, x_type, f, whole, false, false);
-    if (whole == n)
-        return;
-    const zoe_layer_form rest[2] = {*f, zoe_layer_form_of_other(f)};
-    for (int r = 0; r < 2; r++) {
-        zoe_layer_form g = rest[r];
-        g.other = NULL;
-        g.ahead[0] = g.ahead[1] = NULL;
-        g.weight = f->weight ? f->weight + whole : NULL;
-        g.bias = f->weight ? f->bias + whole : NULL;
-        apply_one((unsigned char *)(r ? f->other->y : y) + whole * row_element(y_type), y_type,
-                  (const unsigned char *)(r ? f->other->x : x) + whole * row_element(x_type),
-                  x_type, &g, n - whole);
-    }
-}
-
-INLINE void apply_of(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                     const zoe_layer_form *f, size_t n)
-{
-    if (f->other)
-        apply_two(y, y_type, x, x_type, f, n);
-    else
-        apply_one(y, y_type, x, x_type, f, n);
-}
-
 /* ---- gate ---- */
 
-INLINE void gate16(void *y, const void *x, const zoe_dtype x_type, const void *h,
-                   const zoe_dtype h_type, const float *gate, size_t i)
+INLINE void gate_step(void *y, const void *x, const zoe_dtype x_type, const void *h,
+                      const zoe_dtype h_type, const float *gate, size_t i)
 {
     const __m256 a = _mm256_mul_ps(_mm256_loadu_ps(gate + i), load8(h, i, h_type));
     const __m256 b = _mm256_mul_ps(_mm256_loadu_ps(gate + i + 8), load8(h, i + 8, h_type));
@@ -325,22 +200,7 @@ INLINE void gate16(void *y, const void *x, const zoe_dtype x_type, const void *h
             x_type, h_type != ZOE_BF16, false);
 }
 
-INLINE void gate_of(void *y, const void *x, const zoe_dtype x_type, const void *h,
-                    const zoe_dtype h_type, const float *gate, size_t n)
-{
-    size_t i = 0;
-    for (; i + STEP <= n; i += STEP)
-        gate16(y, x, x_type, h, h_type, gate, i);
-    if (i == n)
-        return;
-    float in[STEP] = {0.0f}, other[STEP] = {0.0f}, factor[STEP] = {0.0f}, out[STEP];
-    memcpy(in, (const unsigned char *)x + i * row_element(x_type), (n - i) * row_element(x_type));
-    memcpy(other, (const unsigned char *)h + i * row_element(h_type),
-           (n - i) * row_element(h_type));
-    memcpy(factor, gate + i, (n - i) * sizeof *factor);
-    gate16(out, in, x_type, other, h_type, factor, 0);
-    memcpy((unsigned char *)y + i * row_element(x_type), out, (n - i) * row_element(x_type));
-}
+#include "kernel/x86/layer_walk.h"
 
 static void layer_weight_avx2(float *y, const float *x, float add, size_t n)
 {
@@ -353,42 +213,11 @@ static void layer_weight_avx2(float *y, const float *x, float add, size_t n)
     }
 }
 
-/* ---- one a type, or pair of types ---- */
-
-#define SUMS(x, X)                                                                                 \
-    static void layer_sums_##x##_avx2(double sums[2], const void *p, float shift, size_t n)        \
-    {                                                                                              \
-        sums_of(sums, p, X, shift, n);                                                             \
-    }
-SUMS(f32, ZOE_F32)
-SUMS(f16, ZOE_F16)
-SUMS(bf16, ZOE_BF16)
-
-#define PAIR(x, X, y, Y)                                                                           \
-    static void layer_apply_##x##_##y##_avx2(void *to, const void *p, const zoe_layer_form *f,     \
-                                             size_t n)                                             \
-    {                                                                                              \
-        apply_of(to, Y, p, X, f, n);                                                               \
-    }                                                                                              \
-    static void layer_gate_##y##_##x##_avx2(void *to, const void *p, const void *h,                \
-                                            const float *gate, size_t n)                           \
-    {                                                                                              \
-        gate_of(to, p, Y, h, X, gate, n);                                                          \
-    }
-PAIR(f32, ZOE_F32, f32, ZOE_F32)
-PAIR(f32, ZOE_F32, f16, ZOE_F16)
-PAIR(f32, ZOE_F32, bf16, ZOE_BF16)
-PAIR(f16, ZOE_F16, f32, ZOE_F32)
-PAIR(f16, ZOE_F16, f16, ZOE_F16)
-PAIR(f16, ZOE_F16, bf16, ZOE_BF16)
-PAIR(bf16, ZOE_BF16, f32, ZOE_F32)
-PAIR(bf16, ZOE_BF16, f16, ZOE_F16)
-PAIR(bf16, ZOE_BF16, bf16, ZOE_BF16)
+#define LAYER_NAME(name) name##_avx2
+#include "kernel/layer_types.h"
 
 void zoe_kernels_fill_layer_avx2(zoe_kernels *k)
 {
-#define PUT(name) k->name = name##_avx2
-    PUT(layer_weight);
-    ZOE_LAYER_KERNELS(PUT);
-#undef PUT
+    k->layer_weight = layer_weight_avx2;
+    fill_types(k);
 }

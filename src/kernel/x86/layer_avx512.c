@@ -6,8 +6,6 @@
 #endif
 #include "kernel/x86/row_avx512.h"
 
-/* Elements of one round of prefetches. */
-enum { FAR_STEP = 64 };
 /* Elements that are added in f32 before the sum goes on in f64: of half types, and of f32. */
 enum { RUN = 1024, SHORT_RUN = 512 };
 
@@ -148,18 +146,6 @@ INLINE void sums_of(double sums[2], const void *x, const zoe_dtype dtype, float 
 
 /* ---- apply ---- */
 
-INLINE void prefetch(const zoe_layer_form *f, size_t i)
-{
-#pragma GCC unroll 4
-    for (int j = 0; j < 2; j++) {
-        if (!f->ahead[j])
-            continue;
-        const char *p = (const char *)f->ahead[j] + i * f->ahead_bytes[j];
-        for (size_t o = 0; o < FAR_STEP * f->ahead_bytes[j]; o += 64)
-            _mm_prefetch(p + o, _MM_HINT_T1);
-    }
-}
-
 INLINE __m512 formed(__m512 v, const zoe_layer_form *f, size_t i, const bool weighted)
 {
     v = _mm512_fmadd_ps(_mm512_sub_ps(v, _mm512_set1_ps(f->mean)), _mm512_set1_ps(f->rstd),
@@ -170,128 +156,18 @@ INLINE __m512 formed(__m512 v, const zoe_layer_form *f, size_t i, const bool wei
     return v;
 }
 
-INLINE void apply32(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                    const zoe_layer_form *f, size_t i, const bool weighted, const bool stream)
+INLINE void apply_step(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
+                       const zoe_layer_form *f, size_t i, const bool weighted, const bool stream)
 {
     const v32 v = load32(at(x, i, x_type), x_type);
     const v32 r = {formed(v.a, f, i, weighted), formed(v.b, f, i + 16, weighted)};
     store32((unsigned char *)y + i * bytes_of(y_type), r, y_type, stream);
 }
 
-/* The last n < STEP elements, by way of memory that has room for STEP. */
-INLINE void apply_rest(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                       const zoe_layer_form *f, size_t i, size_t n, const bool weighted)
-{
-    float in[STEP] = {0.0f}, out[STEP], weight[STEP] = {0.0f}, bias[STEP] = {0.0f};
-    zoe_layer_form g = *f;
-    memcpy(in, (const unsigned char *)x + i * bytes_of(x_type), n * bytes_of(x_type));
-    if (weighted) {
-        memcpy(weight, f->weight + i, n * sizeof *weight);
-        memcpy(bias, f->bias + i, n * sizeof *bias);
-        g.weight = weight;
-        g.bias = bias;
-    }
-    apply32(out, y_type, in, x_type, &g, 0, weighted, false);
-    memcpy((unsigned char *)y + i * bytes_of(y_type), out, n * bytes_of(y_type));
-}
-
-INLINE void apply_all(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                      const zoe_layer_form *form, size_t n, const bool weighted, const bool stream)
-{
-    const zoe_layer_form f = *form;
-    size_t i = 0;
-    for (; i + FAR_STEP <= n; i += FAR_STEP) {
-        prefetch(&f, i);
-        apply32(y, y_type, x, x_type, &f, i, weighted, stream);
-        apply32(y, y_type, x, x_type, &f, i + STEP, weighted, stream);
-    }
-    for (; i + STEP <= n; i += STEP)
-        apply32(y, y_type, x, x_type, &f, i, weighted, stream);
-    if (i < n)
-        apply_rest(y, y_type, x, x_type, &f, i, n - i, weighted);
-}
-
-/* Two rows from their ends on, as in layer_avx2.c. */
-INLINE void apply_groups(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                         const zoe_layer_form *form, size_t n, const bool weighted,
-                         const bool stream)
-{
-    const zoe_layer_form f[2] = {*form, zoe_layer_form_of_other(form)};
-    void *const to[2] = {y, form->other->y};
-    const void *const from[2] = {x, form->other->x};
-    const char *soon[2] = {f[0].ahead[0] ? f[0].ahead[0] : x, f[1].ahead[0] ? f[1].ahead[0] : x};
-    const size_t more = form->ahead[1] ? FAR_STEP * form->ahead_bytes[1] : 0;
-    for (size_t i = n, far = 0; i > 0; far += FAR_STEP) {
-        i -= FAR_STEP;
-#pragma GCC unroll 2
-        for (int r = 0; r < 2; r++) {
-#pragma GCC unroll 4
-            for (size_t o = 0; o < FAR_STEP * bytes_of(x_type); o += 64)
-                _mm_prefetch(soon[r] + far * bytes_of(x_type) + o, _MM_HINT_T1);
-            for (size_t o = 0; o < more; o += 64)
-                _mm_prefetch((const char *)f[r].ahead[1] + far * form->ahead_bytes[1] + o,
-                             _MM_HINT_T1);
-            apply32(to[r], y_type, from[r], x_type, &f[r], i, weighted, stream);
-            apply32(to[r], y_type, from[r], x_type, &f[r], i + STEP, weighted, stream);
-        }
-    }
-}
-
-INLINE void apply_one(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                      const zoe_layer_form *f, size_t n)
-{
-    const bool stream = f->stream && (uintptr_t)y % 64 == 0;
-    if (f->weight && stream)
-        apply_all(y, y_type, x, x_type, f, n, true, true);
-    else if (f->weight)
-        apply_all(y, y_type, x, x_type, f, n, true, false);
-    else if (stream)
-        apply_all(y, y_type, x, x_type, f, n, false, true);
-    else
-        apply_all(y, y_type, x, x_type, f, n, false, false);
-}
-
-INLINE void apply_two(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                      const zoe_layer_form *f, size_t n)
-{
-    const bool stream = f->stream && ((uintptr_t)y | (uintptr_t)f->other->y) % 64 == 0;
-    const size_t whole = n - n % FAR_STEP;
-    if (f->weight && stream)
-        apply_groups(y, y_type, x, x_type, f, whole, true, true);
-    else if (f->weight)
-        apply_groups(y, y_type, x, x_type, f, whole, true, false);
-    else if (stream)
-        apply_groups(y, y_type, x, x_type, f, whole, false, true);
-    else
-        apply_groups(y, y_type, x, x_type, f, whole, false, false);
-    if (whole == n)
-        return;
-    const zoe_layer_form rest[2] = {*f, zoe_layer_form_of_other(f)};
-    for (int r = 0; r < 2; r++) {
-        zoe_layer_form g = rest[r];
-        g.other = NULL;
-        g.ahead[0] = g.ahead[1] = NULL;
-        g.weight = f->weight ? f->weight + whole : NULL;
-        g.bias = f->weight ? f->bias + whole : NULL;
-        apply_one((unsigned char *)(r ? f->other->y : y) + whole * bytes_of(y_type), y_type,
-                  (const unsigned char *)(r ? f->other->x : x) + whole * bytes_of(x_type), x_type,
-                  &g, n - whole);
-    }
-}
-
-INLINE void apply_of(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                     const zoe_layer_form *f, size_t n)
-{
-    if (f->other)
-        apply_two(y, y_type, x, x_type, f, n);
-    else
-        apply_one(y, y_type, x, x_type, f, n);
-}
-
 /* ---- gate ---- */
 
-INLINE void gate32(void *y, const void *x, const zoe_dtype x_type, const void *h,
-                   const zoe_dtype h_type, const float *gate, size_t i)
+INLINE void gate_step(void *y, const void *x, const zoe_dtype x_type, const void *h,
+                      const zoe_dtype h_type, const float *gate, size_t i)
 {
     const v32 v = load32(at(x, i, x_type), x_type), w = load32(at(h, i, h_type), h_type);
     const v32 r = {
@@ -301,62 +177,17 @@ INLINE void gate32(void *y, const void *x, const zoe_dtype x_type, const void *h
     store32((unsigned char *)y + i * bytes_of(x_type), r, x_type, false);
 }
 
-INLINE void gate_of(void *y, const void *x, const zoe_dtype x_type, const void *h,
-                    const zoe_dtype h_type, const float *gate, size_t n)
-{
-    size_t i = 0;
-    for (; i + STEP <= n; i += STEP)
-        gate32(y, x, x_type, h, h_type, gate, i);
-    if (i == n)
-        return;
-    float in[STEP] = {0.0f}, other[STEP] = {0.0f}, factor[STEP] = {0.0f}, out[STEP];
-    memcpy(in, (const unsigned char *)x + i * bytes_of(x_type), (n - i) * bytes_of(x_type));
-    memcpy(other, (const unsigned char *)h + i * bytes_of(h_type), (n - i) * bytes_of(h_type));
-    memcpy(factor, gate + i, (n - i) * sizeof *factor);
-    gate32(out, in, x_type, other, h_type, factor, 0);
-    memcpy((unsigned char *)y + i * bytes_of(x_type), out, (n - i) * bytes_of(x_type));
-}
+#include "kernel/x86/layer_walk.h"
 
-/* ---- one a type, or pair of types ---- */
-
-#define SUMS(x, X)                                                                                 \
-    static void layer_sums_##x##_avx512(double sums[2], const void *p, float shift, size_t n)      \
-    {                                                                                              \
-        sums_of(sums, p, X, shift, n);                                                             \
-    }
-SUMS(f32, ZOE_F32)
-SUMS(f16, ZOE_F16)
-SUMS(bf16, ZOE_BF16)
-
-#define PAIR(x, X, y, Y)                                                                           \
-    static void layer_apply_##x##_##y##_avx512(void *to, const void *p, const zoe_layer_form *f,   \
-                                               size_t n)                                           \
-    {                                                                                              \
-        apply_of(to, Y, p, X, f, n);                                                               \
-    }                                                                                              \
-    static void layer_gate_##y##_##x##_avx512(void *to, const void *p, const void *h,              \
-                                              const float *gate, size_t n)                         \
-    {                                                                                              \
-        gate_of(to, p, Y, h, X, gate, n);                                                          \
-    }
-PAIR(f32, ZOE_F32, f32, ZOE_F32)
-PAIR(f32, ZOE_F32, f16, ZOE_F16)
-PAIR(f32, ZOE_F32, bf16, ZOE_BF16)
-PAIR(f16, ZOE_F16, f32, ZOE_F32)
-PAIR(f16, ZOE_F16, f16, ZOE_F16)
-PAIR(f16, ZOE_F16, bf16, ZOE_BF16)
-PAIR(bf16, ZOE_BF16, f32, ZOE_F32)
-PAIR(bf16, ZOE_BF16, f16, ZOE_F16)
-PAIR(bf16, ZOE_BF16, bf16, ZOE_BF16)
+#define LAYER_NAME(name) name##_avx512
+#include "kernel/layer_types.h"
 
 /* Without the instruction for bf16 the guests of AVX2 stay in all places, which are as fast on memory. */
 void zoe_kernels_fill_layer_avx512(zoe_kernels *k)
 {
     if (!zoe_cpu_extras_get().bf16)
         return;
-#define PUT(name) k->name = name##_avx512
-    ZOE_LAYER_KERNELS(PUT);
-#undef PUT
+    fill_types(k);
 }
 #if !(defined(__GNUC__) && !defined(__clang__))
 #pragma clang attribute pop
