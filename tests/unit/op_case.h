@@ -140,6 +140,45 @@ static inline void assert_workspace_kept(zoe_workspace w)
         assert_int_equal(((unsigned char *)w.data)[i], 0xff);
 }
 
+static const zoe_dtype float_types[] = {ZOE_F32, ZOE_F16, ZOE_BF16};
+
+static inline void succeeded(zoe_context *ctx, zoe_status status)
+{
+    if (status != ZOE_OK)
+        fail_msg("%s: %s", zoe_status_name(status), zoe_context_message(ctx));
+}
+
+/* v as this type has it; as it is, of none. */
+static inline float rounded_to(zoe_dtype type, float v)
+{
+    uint32_t room;
+    if (type == ZOE_NONE)
+        return v;
+    zoe_store_f32(&room, type, 0, v);
+    return zoe_load_f32(&room, type, 0);
+}
+
+static inline zoe_tensor typed_vector(zoe_dtype type, size_t n)
+{
+    zoe_tensor t = tensor_new(type, 1, n, 0);
+    return zoe_tensor_1d(t.data, type, n);
+}
+
+static inline void same_bits(float got, float want, const char *what, size_t D, size_t d)
+{
+    if (zoe_bits_of_f32(got) != zoe_bits_of_f32(want) && !(isnan(got) && isnan(want)))
+        fail_msg("%s, D = %zu, element %zu: got %.9g, wanted %.9g", what, D, d, (double)got,
+                 (double)want);
+}
+
+static inline double mean_square(zoe_tensor x, size_t m)
+{
+    double sum = 0.0;
+    for (size_t d = 0; d < x.shape[1]; d++)
+        sum += (double)value_at(x, m, d) * (double)value_at(x, m, d);
+    return sum / (double)x.shape[1];
+}
+
 static inline void assert_refused(zoe_context *ctx, zoe_status got, zoe_status want,
                                   const char *word)
 {

@@ -1,12 +1,6 @@
 /* Activations, GEGLU and casts. */
 #include "op_case.h"
 
-static void succeeded(zoe_context *ctx, zoe_status status)
-{
-    if (status != ZOE_OK)
-        fail_msg("%s: %s", zoe_status_name(status), zoe_context_message(ctx));
-}
-
 static double activated(zoe_activation activation, double v)
 {
     switch (activation) {
@@ -19,8 +13,6 @@ static double activated(zoe_activation activation, double v)
     }
     return v;
 }
-
-static const zoe_dtype types[] = {ZOE_F32, ZOE_F16, ZOE_BF16};
 
 /* Half a unit in the last place of v in this type, and a little for what is computed in f32. */
 static double half_unit(zoe_dtype dtype, double v)
@@ -39,8 +31,8 @@ static void activations(void **state)
         const zoe_activation activation = (zoe_activation)(round % (ZOE_ACT_LAST + 1));
         const size_t D = widths[round % 5 == 4 ? 4 : pick(4)], M = pick(4) * 2;
         const size_t gap = pick(2) * 3;
-        zoe_tensor x = tensor_new(types[round % 3], M, D, gap);
-        zoe_tensor y = tensor_new(types[round / 3 % 3], M, D, pick(2));
+        zoe_tensor x = tensor_new(float_types[round % 3], M, D, gap);
+        zoe_tensor y = tensor_new(float_types[round / 3 % 3], M, D, pick(2));
         for (size_t m = 0; m < M; m++)
             for (size_t j = 0; j < D; j++)
                 put(x, m, j, noise() * 12.0f);
@@ -148,8 +140,8 @@ static void gated_halves(void **state)
     for (int round = 0; round < 27; round++) {
         const size_t M = 1 + pick(4), D = 1 + pick(round % 2 ? 40 : 3000);
         const zoe_activation activation = (zoe_activation)(round % (ZOE_ACT_LAST + 1));
-        zoe_tensor x = tensor_new(types[round % 3], M, 2 * D, pick(2));
-        zoe_tensor y = tensor_new(types[round / 3 % 3], M, D, 1);
+        zoe_tensor x = tensor_new(float_types[round % 3], M, 2 * D, pick(2));
+        zoe_tensor y = tensor_new(float_types[round / 3 % 3], M, D, 1);
         zoe_glu_args args = {.y = y, .gate = x, .up = x, .activation = activation};
         args.gate.shape[1] = args.up.shape[1] = D;
         args.up.data = (char *)x.data + D * zoe_dtype_bytes(x.dtype);
@@ -184,8 +176,9 @@ static void softmax_rows(void **state)
     zoe_context *one = zoe_context_new(1), *three = zoe_context_new(3);
     for (int round = 0; round < 54; round++) {
         const size_t M = 1 + pick(5), D = widths[round % 9];
-        const zoe_dtype dtype = types[round / 9 % 3];
-        zoe_tensor x = tensor_new(dtype, M, D, pick(3)), y = tensor_new(types[round % 3], M, D, 1);
+        const zoe_dtype dtype = float_types[round / 9 % 3];
+        zoe_tensor x = tensor_new(dtype, M, D, pick(3)),
+                   y = tensor_new(float_types[round % 3], M, D, 1);
         zoe_tensor other = tensor_new(y.dtype, M, D, 0);
         for (size_t m = 0; m < M; m++)
             for (size_t d = 0; d < D; d++)
@@ -250,9 +243,9 @@ static void sums(void **state)
     zoe_context *ctx = zoe_context_new(2);
     for (int round = 0; round < 27; round++) {
         const size_t M = 1 + pick(3), D = 1 + pick(2000);
-        zoe_tensor a = tensor_new(types[round % 3], M, D, pick(2)),
-                   b = tensor_new(types[round / 3 % 3], M, D, pick(2)),
-                   y = tensor_new(types[round / 9], M, D, 1);
+        zoe_tensor a = tensor_new(float_types[round % 3], M, D, pick(2)),
+                   b = tensor_new(float_types[round / 3 % 3], M, D, pick(2)),
+                   y = tensor_new(float_types[round / 9], M, D, 1);
         succeeded(ctx, zoe_add(ctx, y, a, b));
         for (size_t m = 0; m < M; m++)
             for (size_t d = 0; d < D; d++) {

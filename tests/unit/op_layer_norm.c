@@ -2,22 +2,9 @@
  * docs/NUMERICS.md names, and the equalities and extreme rows that they promise. */
 #include "op_case.h"
 
-static const zoe_dtype types[] = {ZOE_F32, ZOE_F16, ZOE_BF16};
-
-static void succeeded(zoe_context *ctx, zoe_status status)
-{
-    if (status != ZOE_OK)
-        fail_msg("%s: %s", zoe_status_name(status), zoe_context_message(ctx));
-}
-
-static zoe_tensor none(void)
-{
-    return zoe_tensor_none();
-}
-
 static zoe_dtype any_type(void)
 {
-    return types[pick(3)];
+    return float_types[pick(3)];
 }
 
 static zoe_tensor vector(size_t D, zoe_dtype dtype)
@@ -93,8 +80,8 @@ static void layer_norm_case(zoe_context *ctx, size_t M, size_t D, float offset)
 {
     zoe_layer_norm_args a = {.x = tensor_new(any_type(), M, D, pick(3)),
                              .y = tensor_new(any_type(), M, D, pick(3)),
-                             .gamma = pick(3) ? vector(D, any_type()) : none(),
-                             .beta = pick(3) ? vector(D, any_type()) : none(),
+                             .gamma = pick(3) ? vector(D, any_type()) : zoe_tensor_none(),
+                             .beta = pick(3) ? vector(D, any_type()) : zoe_tensor_none(),
                              .mean = vector_new(M),
                              .rstd = vector_new(M),
                              .eps = 1e-6f};
@@ -179,7 +166,7 @@ static void equal_values_give_exactly_beta(void **state)
         succeeded(ctx, zoe_layer_norm(ctx, &a));
         for (size_t d = 0; d < D; d++)
             assert_true(value_at(y, 0, d) == value_at(beta, 0, d));
-        a.beta = none();
+        a.beta = zoe_tensor_none();
         succeeded(ctx, zoe_layer_norm(ctx, &a));
         for (size_t d = 0; d < D; d++)
             assert_true(value_at(y, 0, d) == 0.0f);
@@ -213,7 +200,7 @@ static void several_axes(void **state)
         a.y = zoe_tensor_2d(want.data, ZOE_F32, 120 / D, D);
         a.x = zoe_tensor_2d(flat.data, ZOE_F32, 120 / D, D);
         a.gamma = zoe_tensor_1d(gamma.data, ZOE_F32, D);
-        a.mean = none();
+        a.mean = zoe_tensor_none();
         a.axes = 0;
         succeeded(ctx, zoe_layer_norm(ctx, &a));
         assert_same_bytes(out, want);
@@ -250,7 +237,7 @@ static zoe_tensor as_form(zoe_tensor t, form f, size_t B, size_t L)
 static placed place(form f, size_t B, size_t L, size_t D, bool f32)
 {
     const size_t counts[] = {1, B, B, B * L, 3};
-    placed p = {.group = none()};
+    placed p = {.group = zoe_tensor_none()};
     zoe_tensor *views[] = {&p.scale, &p.shift, &p.gate};
     for (int i = 0; i < 3; i++) {
         p.rows[i] = tensor_new(f32 ? ZOE_F32 : any_type(), counts[f], D, 0);
@@ -286,7 +273,7 @@ static void modulation_case(zoe_context *ctx, form f, zoe_norm_kind kind, size_t
     zoe_layer_norm_modulate_args a = {.y = zoe_tensor_3d(y.data, y.dtype, B, L, D),
                                       .x = zoe_tensor_3d(x.data, x.dtype, B, L, D),
                                       .scale = p.scale,
-                                      .shift = pick(4) ? p.shift : none(),
+                                      .shift = pick(4) ? p.shift : zoe_tensor_none(),
                                       .group = p.group,
                                       .eps = 1e-6f,
                                       .kind = kind};
@@ -329,27 +316,28 @@ static void roundings_are_where_they_are_asked_for(void **state)
     zoe_context *ctx = zoe_context_new(2);
     for (int round = 0; round < 72; round++) {
         enum { M = 3, D = 1301 };
-        const zoe_dtype norm = round % 3 == 0 ? ZOE_NONE : types[round % 3];
-        const zoe_dtype maths = types[round / 3 % 3];
+        const zoe_dtype norm = round % 3 == 0 ? ZOE_NONE : float_types[round % 3];
+        const zoe_dtype maths = float_types[round / 3 % 3];
         const bool affine = round / 9 % 2;
         placed p = place(FOR_ALL, 1, M, D, false);
         zoe_tensor x = tensor_new(any_type(), M, D, 0), y = tensor_new(any_type(), M, D, 1);
         zoe_tensor n = tensor_new(ZOE_F32, M, D, 0), g = vector(D, any_type());
-        succeeded(ctx, zoe_layer_norm(ctx, &(zoe_layer_norm_args){.y = n,
-                                                                  .x = x,
-                                                                  .gamma = affine ? g : none(),
-                                                                  .beta = affine ? g : none(),
-                                                                  .eps = 1e-6f}));
-        succeeded(ctx, zoe_layer_norm_modulate(
-                           ctx, &(zoe_layer_norm_modulate_args){.y = y,
-                                                                .x = x,
-                                                                .gamma = affine ? g : none(),
-                                                                .beta = affine ? g : none(),
-                                                                .scale = p.scale,
-                                                                .shift = p.shift,
-                                                                .eps = 1e-6f,
-                                                                .round_norm = norm,
-                                                                .maths = maths}));
+        succeeded(
+            ctx, zoe_layer_norm(ctx, &(zoe_layer_norm_args){.y = n,
+                                                            .x = x,
+                                                            .gamma = affine ? g : zoe_tensor_none(),
+                                                            .beta = affine ? g : zoe_tensor_none(),
+                                                            .eps = 1e-6f}));
+        succeeded(ctx, zoe_layer_norm_modulate(ctx, &(zoe_layer_norm_modulate_args){
+                                                        .y = y,
+                                                        .x = x,
+                                                        .gamma = affine ? g : zoe_tensor_none(),
+                                                        .beta = affine ? g : zoe_tensor_none(),
+                                                        .scale = p.scale,
+                                                        .shift = p.shift,
+                                                        .eps = 1e-6f,
+                                                        .round_norm = norm,
+                                                        .maths = maths}));
         for (size_t m = 0; m < M; m++)
             for (size_t d = 0; d < D; d++) {
                 float v = rounded(maths, rounded(norm, value_at(n, m, d)));
@@ -406,7 +394,7 @@ static void residual_case(zoe_context *ctx, form f, size_t D, zoe_dtype maths)
     zoe_gated_residual_args r = {.y = SHAPED(sum),
                                  .x = SHAPED(sum),
                                  .h = SHAPED(h),
-                                 .gate = gated ? p.gate : none(),
+                                 .gate = gated ? p.gate : zoe_tensor_none(),
                                  .group = p.group,
                                  .maths = maths};
     zoe_layer_norm_modulate_args n = {.y = SHAPED(y),
@@ -427,7 +415,7 @@ static void residual_case(zoe_context *ctx, form f, size_t D, zoe_dtype maths)
         }
     succeeded(ctx, zoe_layer_norm_modulate(ctx, &n));
     r.x = r.y = SHAPED(both);
-    n.x = n.group = none();
+    n.x = n.group = zoe_tensor_none();
     n.y = SHAPED(y_both);
     succeeded(ctx, zoe_gated_residual_norm_modulate(
                        ctx, &(zoe_gated_residual_norm_modulate_args){.residual = r, .norm = n}));
@@ -447,9 +435,9 @@ static void residuals_of_all_forms(void **state)
     for (int f = 0; f < FORMS; f++)
         for (int t = 0; t < 3; t++) {
             for (size_t D = 1; D <= 67; D += 1 + pick(6))
-                residual_case(ctx, (form)f, D, types[t]);
-            residual_case(ctx, (form)f, 2100, types[t]);
-            residual_case(ctx, (form)f, 6200, types[t]);
+                residual_case(ctx, (form)f, D, float_types[t]);
+            residual_case(ctx, (form)f, 2100, float_types[t]);
+            residual_case(ctx, (form)f, 6200, float_types[t]);
         }
     zoe_context_free(ctx);
 }
@@ -537,14 +525,14 @@ static void special_values_stay_in_their_row(void **state)
     zoe_context *ctx = zoe_context_new(1);
     for (int t = 0; t < 9; t++)
         for (int kind = 0; kind < 2; kind++) {
-            zoe_tensor x = tensor_new(types[t % 3], 3, 40, 0),
-                       y = tensor_new(types[t / 3], 3, 40, 0);
+            zoe_tensor x = tensor_new(float_types[t % 3], 3, 40, 0),
+                       y = tensor_new(float_types[t / 3], 3, 40, 0);
             zoe_tensor scale = vector_new(40);
             ((float *)scale.data)[3] = NAN;
             ((float *)scale.data)[4] = INFINITY;
             put(x, 0, 5, NAN);
             put(x, 2, 5, INFINITY);
-            if (types[t % 3] == ZOE_F32) /* all bits set: rounding must not carry it away */
+            if (float_types[t % 3] == ZOE_F32) /* all bits set: rounding must not carry it away */
                 memset((float *)x.data + 5, 0x7f, sizeof(float)),
                     ((uint32_t *)x.data)[5] = 0x7fffffffu;
             succeeded(ctx, zoe_layer_norm_modulate(
@@ -577,8 +565,9 @@ static void layout_threads_and_place_do_not_change_a_byte(void **state)
     (void)state;
     enum { B = 3, H = 2, L = 5, D = 770 };
     for (int t = 0; t < 3; t++) {
-        zoe_tensor dense = tensor_new(types[t], B * H * L, D, 0), scale = vector(D, types[t]);
-        zoe_tensor want = tensor_new(types[t], B * H * L, D, 0);
+        zoe_tensor dense = tensor_new(float_types[t], B * H * L, D, 0),
+                   scale = vector(D, float_types[t]);
+        zoe_tensor want = tensor_new(float_types[t], B * H * L, D, 0);
         zoe_layer_norm_modulate_args a = {
             .y = want, .x = dense, .scale = scale, .shift = scale, .eps = 1e-6f};
         zoe_context *one = zoe_context_new(1);
@@ -586,7 +575,7 @@ static void layout_threads_and_place_do_not_change_a_byte(void **state)
         for (int threads = 1; threads <= 3; threads++) {
             zoe_context *ctx = zoe_context_new(threads);
             zoe_tensor wide = tensor_copy(dense, (size_t)threads);
-            zoe_tensor view = zoe_tensor_4d(wide.data, types[t], B, H, L, D);
+            zoe_tensor view = zoe_tensor_4d(wide.data, float_types[t], B, H, L, D);
             for (int i = 2; i >= 0; i--)
                 view.stride[i] = i == 2 ? wide.stride[0] : view.stride[i + 1] * (i == 1 ? L : H);
             a.x = a.y = view;
@@ -622,22 +611,22 @@ static void results_past_the_caches_are_the_same(void **state)
     enum { M = 2100, D = 1024, FEW = 7 }; /* above 8 MiB */
     zoe_context *ctx = zoe_context_new(2);
     for (int t = 0; t < 3; t++) {
-        const size_t rows = types[t] == ZOE_F32 ? M : 2 * M;
-        zoe_tensor x = tensor_new(types[t], rows, D, 0), scale = vector(D, ZOE_F32);
-        zoe_tensor few = tensor_new(types[t], FEW, D, 0), view = x;
-        zoe_workspace room = workspace_new(rows * D * zoe_dtype_bytes(types[t]));
-        zoe_tensor y = zoe_tensor_2d(room.data, types[t], rows, D);
+        const size_t rows = float_types[t] == ZOE_F32 ? M : 2 * M;
+        zoe_tensor x = tensor_new(float_types[t], rows, D, 0), scale = vector(D, ZOE_F32);
+        zoe_tensor few = tensor_new(float_types[t], FEW, D, 0), view = x;
+        zoe_workspace room = workspace_new(rows * D * zoe_dtype_bytes(float_types[t]));
+        zoe_tensor y = zoe_tensor_2d(room.data, float_types[t], rows, D);
         zoe_layer_norm_modulate_args a = {
             .y = y, .x = x, .scale = scale, .shift = scale, .eps = 1e-6f};
         succeeded(ctx, zoe_layer_norm_modulate(ctx, &a));
         for (size_t m = 0; m + FEW <= rows; m += 500) {
             view.shape[0] = FEW;
-            view.data = (char *)x.data + m * D * zoe_dtype_bytes(types[t]);
+            view.data = (char *)x.data + m * D * zoe_dtype_bytes(float_types[t]);
             a.x = view;
             a.y = few;
             succeeded(ctx, zoe_layer_norm_modulate(ctx, &a));
-            assert_memory_equal(few.data, (char *)y.data + m * D * zoe_dtype_bytes(types[t]),
-                                FEW * D * zoe_dtype_bytes(types[t]));
+            assert_memory_equal(few.data, (char *)y.data + m * D * zoe_dtype_bytes(float_types[t]),
+                                FEW * D * zoe_dtype_bytes(float_types[t]));
         }
         tensor_free(x);
         tensor_free(few);
@@ -710,7 +699,7 @@ static void wrong_arguments_are_refused(void **state)
                    ZOE_INVALID, "maths in bf16 for x in f16");
     zoe_gated_residual_norm_modulate_args both = {.residual = r, .norm = {.y = y, .x = x}};
     assert_refused(ctx, zoe_gated_residual_norm_modulate(ctx, &both), ZOE_INVALID, "are not none");
-    both.norm.x = none();
+    both.norm.x = zoe_tensor_none();
     assert_refused(ctx, zoe_gated_residual_norm_modulate(ctx, &both), ZOE_INVALID,
                    "norm.y overlaps h");
     zoe_cancel(ctx);

@@ -6,42 +6,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static const zoe_dtype types[] = {ZOE_F32, ZOE_F16, ZOE_BF16};
-
-static void succeeded(zoe_context *ctx, zoe_status status)
-{
-    if (status != ZOE_OK)
-        fail_msg("%s: %s", zoe_status_name(status), zoe_context_message(ctx));
-}
-
-static zoe_tensor none(void)
-{
-    return zoe_tensor_none();
-}
-
-static float rounded_to(zoe_dtype type, float v)
-{
-    uint32_t room;
-    if (type == ZOE_NONE)
-        return v;
-    zoe_store_f32(&room, type, 0, v);
-    return zoe_load_f32(&room, type, 0);
-}
-
-static zoe_tensor typed_vector(zoe_dtype type, size_t n)
-{
-    zoe_tensor t = tensor_new(type, 1, n, 0);
-    return zoe_tensor_1d(t.data, type, n);
-}
-
-static double mean_square(zoe_tensor x, size_t m)
-{
-    double sum = 0.0;
-    for (size_t d = 0; d < x.shape[1]; d++)
-        sum += (double)value_at(x, m, d) * (double)value_at(x, m, d);
-    return sum / (double)x.shape[1];
-}
-
 /* rstd within so many ulp of the value in double. */
 static void check_rstd(float got, double mean, float eps, double ulp)
 {
@@ -70,13 +34,6 @@ static float ordered(float x, zoe_dtype Tx, float rstd, zoe_tensor gamma, size_t
     }
 }
 
-static void same_bits(float got, float want, const char *what, size_t D, size_t d)
-{
-    if (zoe_bits_of_f32(got) != zoe_bits_of_f32(want) && !(isnan(got) && isnan(want)))
-        fail_msg("%s, D = %zu, element %zu: got %.9g, wanted %.9g", what, D, d, (double)got,
-                 (double)want);
-}
-
 /* Every width up to 67 and those of models: rstd against double, y to the bit given rstd. */
 static void every_order_rounds_as_it_says(void **state)
 {
@@ -86,9 +43,9 @@ static void every_order_rounds_as_it_says(void **state)
         for (int round = 0; round < 12; round++) {
             static const size_t wide[] = {511, 1025, 1536, 5120};
             const size_t D = w <= 67 ? w : wide[w - 68], M = pick(4);
-            const zoe_dtype from = types[pick(3)], to = types[pick(3)];
+            const zoe_dtype from = float_types[pick(3)], to = float_types[pick(3)];
             zoe_tensor x = tensor_new(from, M, D, pick(4)), y = tensor_new(to, M, D, pick(4));
-            zoe_tensor gamma = pick(4) ? typed_vector(types[pick(3)], D) : none();
+            zoe_tensor gamma = pick(4) ? typed_vector(float_types[pick(3)], D) : zoe_tensor_none();
             zoe_tensor rstd = vector_new(M);
             const zoe_rms_norm_args a = {.y = y,
                                          .rstd = rstd,
@@ -126,8 +83,9 @@ static void results_against_double(void **state)
         size_t seen = 0, tipped = 0;
         for (size_t w = 0; w < 3; w++) {
             const size_t D = widths[w];
-            zoe_tensor x = tensor_new(types[t], 20, D, 0), y = tensor_new(types[t], 20, D, 0);
-            zoe_tensor gamma = typed_vector(types[t], D);
+            zoe_tensor x = tensor_new(float_types[t], 20, D, 0),
+                       y = tensor_new(float_types[t], 20, D, 0);
+            zoe_tensor gamma = typed_vector(float_types[t], D);
             succeeded(ctx, zoe_rms_norm(ctx, &(zoe_rms_norm_args){
                                                  .y = y, .x = x, .gamma = gamma, .eps = 1e-6f}));
             for (size_t m = 0; m < 20; m++)
@@ -139,7 +97,7 @@ static void results_against_double(void **state)
                     if (t == 0)
                         assert_true(fabs(got - want) <= 3.0 * 0x1p-23 * fabs(want));
                     else
-                        tipped += got != (double)rounded_to(types[t], (float)want);
+                        tipped += got != (double)rounded_to(float_types[t], (float)want);
                     seen++;
                     d += D / 70; /* some of them will do */
                 }
@@ -209,7 +167,7 @@ static void special_values_stay_in_their_row(void **state)
     (void)state;
     zoe_context *ctx = zoe_context_new(1);
     for (int t = 0; t < 3; t++) {
-        zoe_tensor x = tensor_new(types[t], 3, D, 0), y = tensor_new(types[t], 3, D, 0);
+        zoe_tensor x = tensor_new(float_types[t], 3, D, 0), y = tensor_new(float_types[t], 3, D, 0);
         zoe_tensor gamma = vector_new(D);
         put(x, 0, 5, NAN);
         put(x, 2, 5, INFINITY);
@@ -262,7 +220,7 @@ static void pixelnorm_step_by_step(void **state)
     (void)state;
     zoe_context *ctx = zoe_context_new(1);
     for (int round = 0; round < 30; round++) {
-        const zoe_dtype T = types[round % 3];
+        const zoe_dtype T = float_types[round % 3];
         const size_t D = 1 + pick(700);
         zoe_tensor x = tensor_new(T, 2, D, 1), y = tensor_new(T, 2, D, 0);
         const float eps = 1e-6f;
@@ -298,10 +256,10 @@ static void sums_are_normalised(void **state)
     zoe_context *ctx = zoe_context_new(2);
     for (int round = 0; round < 120; round++) {
         const size_t D = widths[round % 5], M = 3;
-        const zoe_dtype T = types[round % 3], to = types[round / 3 % 3];
+        const zoe_dtype T = float_types[round % 3], to = float_types[round / 3 % 3];
         zoe_tensor x = tensor_new(T, M, D, pick(3)), r = tensor_new(T, M, D, pick(3));
         zoe_tensor y = tensor_new(to, M, D, pick(3)), sum = tensor_new(T, M, D, pick(3));
-        zoe_tensor gamma = pick(2) ? typed_vector(T, D) : none(), rstd = vector_new(M);
+        zoe_tensor gamma = pick(2) ? typed_vector(T, D) : zoe_tensor_none(), rstd = vector_new(M);
         zoe_add_rms_norm_args a = {.y = y,
                                    .sum = sum,
                                    .rstd = rstd,
@@ -389,7 +347,7 @@ static void heads_are_normed_and_turned(void **state)
     for (int round = 0; round < 150; round++) {
         const size_t half = halves[round % 9], M = 1 + pick(4), q_heads = 1 + pick(5);
         const size_t D = 2 * half * q_heads, E = 2 * half * (1 + pick(3));
-        const zoe_dtype T = types[pick(3)], to = types[pick(3)];
+        const zoe_dtype T = float_types[pick(3)], to = float_types[pick(3)];
         zoe_tensor c = tensor_new(ZOE_F32, pick(4) ? M : 1, half, pick(3));
         zoe_tensor s = tensor_copy(c, 0);
         for (size_t m = 0; m < c.shape[0]; m++)
@@ -398,8 +356,9 @@ static void heads_are_normed_and_turned(void **state)
                 put(s, m, j, (float)sin(75599.0 * (double)m + (double)j));
             }
         zoe_qk_norm_rope_args a = {
-            .q = {tensor_new(to, M, D, 1), tensor_new(T, M, D, 2), typed_vector(types[pick(3)], D)},
-            .k = {tensor_new(to, M, E, 0), tensor_new(T, M, E, 1), none()},
+            .q = {tensor_new(to, M, D, 1), tensor_new(T, M, D, 2),
+                  typed_vector(float_types[pick(3)], D)},
+            .k = {tensor_new(to, M, E, 0), tensor_new(T, M, E, 1), zoe_tensor_none()},
             .cos = c,
             .sin = s,
             .eps = 1e-6f,
@@ -409,7 +368,7 @@ static void heads_are_normed_and_turned(void **state)
         const bool alone = pick(5) == 0;
         const zoe_qk_norm_rope_args all = a;
         if (alone)
-            a.k.x = none();
+            a.k.x = zoe_tensor_none();
         succeeded(ctx, zoe_qk_norm_rope(ctx, &a));
         check_side(ctx, &a, &all.q, all.q.x);
         assert_gaps_untouched(all.q.y);
@@ -417,7 +376,7 @@ static void heads_are_normed_and_turned(void **state)
             check_side(ctx, &a, &all.k, all.k.x);
         if (to == T) { /* in place */
             a.q.y = a.q.x;
-            a.k.x = none();
+            a.k.x = zoe_tensor_none();
             succeeded(ctx, zoe_qk_norm_rope(ctx, &a));
             assert_same_bytes(all.q.x, all.q.y);
         }
@@ -447,11 +406,12 @@ static void channels_are_normed_step_by_step(void **state)
     size_t seen = 0, off = 0;
     for (int round = 0; round < 140; round++) {
         const size_t C = widths[round % 9], M = pick(5);
-        const zoe_dtype T = types[pick(3)];
+        const zoe_dtype T = float_types[pick(3)];
         const bool exact = T != ZOE_F32;
         zoe_tensor x = tensor_new(T, M, C, pick(3)), y = tensor_new(T, M, C, pick(3));
-        zoe_tensor gamma = pick(5) ? typed_vector(exact && pick(2) ? T : ZOE_F32, C) : none();
-        zoe_tensor bias = pick(2) ? typed_vector(types[pick(3)], C) : none();
+        zoe_tensor gamma =
+            pick(5) ? typed_vector(exact && pick(2) ? T : ZOE_F32, C) : zoe_tensor_none();
+        zoe_tensor bias = pick(2) ? typed_vector(float_types[pick(3)], C) : zoe_tensor_none();
         if (M > 1)
             for (size_t c = 0; c < C; c++)
                 put(x, 1, c, c ? 0.0f : -0.0f);
@@ -493,12 +453,12 @@ static void a_pixel_of_zeroes(void **state)
     zoe_context *ctx = zoe_context_new(1);
     for (int t = 0; t < 3; t++)
         for (int strict = 0; strict < 2; strict++) {
-            zoe_tensor x = tensor_new(types[t], 1, 20, 0);
+            zoe_tensor x = tensor_new(float_types[t], 1, 20, 0);
             fill(x, 0.0f);
             succeeded(
                 ctx, zoe_l2_norm(ctx, &(zoe_l2_norm_args){.y = x, .x = x, .strict_torch = strict}));
-            assert_true(types[t] == ZOE_F16 && strict ? isnan(value_at(x, 0, 7))
-                                                      : value_at(x, 0, 7) == 0.0f);
+            assert_true(float_types[t] == ZOE_F16 && strict ? isnan(value_at(x, 0, 7))
+                                                            : value_at(x, 0, 7) == 0.0f);
             tensor_free(x);
         }
     zoe_context_free(ctx);
@@ -512,7 +472,7 @@ static void nothing_but_the_row_changes_a_byte(void **state)
     enum { M = 70, D = 1301 };
     (void)state;
     for (int t = 0; t < 3; t++) {
-        const zoe_dtype T = types[t];
+        const zoe_dtype T = float_types[t];
         zoe_tensor x = tensor_new(T, M, D, 0), gamma = vector_new(D), want = tensor_new(T, M, D, 0);
         zoe_context *one = zoe_context_new(1);
         const zoe_rms_norm_args a = {
@@ -551,7 +511,7 @@ static void streamed_results_are_the_same(void **state)
     (void)state;
     zoe_context *ctx = zoe_context_new(2);
     for (int t = 0; t < 3; t++) {
-        const zoe_dtype T = types[t];
+        const zoe_dtype T = float_types[t];
         const size_t bytes = zoe_dtype_bytes(T), rows = t ? 2 * M : M, few = 500;
         assert_true(rows * D * bytes >= (size_t)8 << 20 && few * D * bytes < (size_t)8 << 20);
         zoe_tensor x = tensor_new(T, rows, D, 0), gamma = vector_new(D);
@@ -651,9 +611,9 @@ static void nothing_behind_a_row_is_touched(void **state)
     assert_int_equal(mprotect(map + 3 * page, page, PROT_NONE), 0);
     for (int t = 0; t < 3; t++)
         for (size_t D = 1; D <= 67; D++) {
-            const size_t bytes = D * zoe_dtype_bytes(types[t]);
-            zoe_tensor x = zoe_tensor_2d(map + page - bytes, types[t], 1, D);
-            zoe_tensor y = zoe_tensor_2d(map + 3 * page - bytes, types[t], 1, D);
+            const size_t bytes = D * zoe_dtype_bytes(float_types[t]);
+            zoe_tensor x = zoe_tensor_2d(map + page - bytes, float_types[t], 1, D);
+            zoe_tensor y = zoe_tensor_2d(map + 3 * page - bytes, float_types[t], 1, D);
             fill(x, 1.5f);
             succeeded(ctx, zoe_rms_norm(ctx, &(zoe_rms_norm_args){.y = y, .x = x}));
             assert_true(fabsf(value_at(y, 0, D - 1) - 1.0f) < 4e-7f);
@@ -708,7 +668,7 @@ static void wrong_arguments_are_refused(void **state)
     a.y = (t = x, t.dtype = ZOE_BF16, t);
     assert_refused(ctx, zoe_rms_norm(ctx, &a), ZOE_INVALID, "y overlaps x");
     a.x = a.y = zoe_tensor_2d(x.data, ZOE_F32, 3, 0);
-    a.gamma = none();
+    a.gamma = zoe_tensor_none();
     assert_refused(ctx, zoe_rms_norm(ctx, &a), ZOE_INVALID, "no elements");
     a = good;
     a.rstd = v;
@@ -731,8 +691,8 @@ static void wrong_arguments_are_refused(void **state)
     zoe_rms_norm_quant_args quant = {.y = q, .x = x, .scale = v, .sum = y};
     assert_refused(ctx, zoe_rms_norm_quant(ctx, &quant), ZOE_INVALID,
                    "sum is given without residual");
-    quant.sum = none();
-    quant.scale = none();
+    quant.sum = zoe_tensor_none();
+    quant.scale = zoe_tensor_none();
     assert_refused(ctx, zoe_rms_norm_quant(ctx, &quant), ZOE_INVALID, "scale is none");
     zoe_rms_norm_dynamic_quant_args dynamic = {.y = y, .scale = s, .x = x};
     assert_refused(ctx, zoe_rms_norm_dynamic_quant(ctx, &dynamic), ZOE_INVALID, "y is f32");
@@ -741,7 +701,7 @@ static void wrong_arguments_are_refused(void **state)
     const zoe_qk_norm_rope_args rope = {.q = {y, x, v}, .cos = c, .sin = c};
     succeeded(ctx, zoe_qk_norm_rope(ctx, &rope));
     zoe_qk_norm_rope_args r = rope;
-    r.cos = none();
+    r.cos = zoe_tensor_none();
     assert_refused(ctx, zoe_qk_norm_rope(ctx, &r), ZOE_INVALID, "cos is none");
     r = rope;
     r.cos = (t = c, t.shape[1] = 2, t);

@@ -2,49 +2,6 @@
  * special rows. */
 #include "op_case.h"
 
-static const zoe_dtype types[] = {ZOE_F32, ZOE_F16, ZOE_BF16};
-
-static void succeeded(zoe_context *ctx, zoe_status status)
-{
-    if (status != ZOE_OK)
-        fail_msg("%s: %s", zoe_status_name(status), zoe_context_message(ctx));
-}
-
-static zoe_tensor none(void)
-{
-    return zoe_tensor_none();
-}
-
-static float rounded_to(zoe_dtype type, float v)
-{
-    uint32_t room;
-    if (type == ZOE_NONE)
-        return v;
-    zoe_store_f32(&room, type, 0, v);
-    return zoe_load_f32(&room, type, 0);
-}
-
-static zoe_tensor typed_vector(zoe_dtype type, size_t n)
-{
-    zoe_tensor t = tensor_new(type, 1, n, 0);
-    return zoe_tensor_1d(t.data, type, n);
-}
-
-static double mean_square(zoe_tensor x, size_t m)
-{
-    double sum = 0.0;
-    for (size_t d = 0; d < x.shape[1]; d++)
-        sum += (double)value_at(x, m, d) * (double)value_at(x, m, d);
-    return sum / (double)x.shape[1];
-}
-
-static void same_bits(float got, float want, const char *what, size_t D, size_t d)
-{
-    if (zoe_bits_of_f32(got) != zoe_bits_of_f32(want) && !(isnan(got) && isnan(want)))
-        fail_msg("%s, D = %zu, element %zu: got %.9g, wanted %.9g", what, D, d, (double)got,
-                 (double)want);
-}
-
 static int quantised(float v)
 {
     const float r = rintf(v);
@@ -78,14 +35,15 @@ static void static_quantisation(void **state)
     zoe_context *ctx = zoe_context_new(1);
     for (int round = 0; round < 80; round++) {
         const size_t D = 1 + pick(1500), M = 2, length = round & 1 ? 1 : D;
-        const zoe_dtype T = types[round % 3];
-        zoe_tensor x = tensor_new(T, M, D, 1), r = round & 4 ? tensor_new(T, M, D, 0) : none();
-        zoe_tensor gamma = pick(2) ? typed_vector(T, D) : none();
-        zoe_tensor beta = pick(2) ? typed_vector(types[pick(3)], D) : none();
-        zoe_tensor scale = typed_vector(types[pick(3)], length), rstd = vector_new(M);
+        const zoe_dtype T = float_types[round % 3];
+        zoe_tensor x = tensor_new(T, M, D, 1),
+                   r = round & 4 ? tensor_new(T, M, D, 0) : zoe_tensor_none();
+        zoe_tensor gamma = pick(2) ? typed_vector(T, D) : zoe_tensor_none();
+        zoe_tensor beta = pick(2) ? typed_vector(float_types[pick(3)], D) : zoe_tensor_none();
+        zoe_tensor scale = typed_vector(float_types[pick(3)], length), rstd = vector_new(M);
         int32_t *raw = calloc(D, 4);
         const zoe_dtype To = offsets[pick(4)];
-        zoe_tensor offset = pick(2) ? zoe_tensor_1d(raw, To, length) : none();
+        zoe_tensor offset = pick(2) ? zoe_tensor_1d(raw, To, length) : zoe_tensor_none();
         for (size_t i = 0; i < length; i++) {
             zoe_store_f32(scale.data, scale.dtype, i, 0.004f + 0.02f * fabsf(noise()));
             if (To == ZOE_I8)
@@ -95,7 +53,7 @@ static void static_quantisation(void **state)
             else
                 zoe_store_f32(raw, To, i, (float)pick(256) - 128.0f);
         }
-        zoe_tensor y = bytes_new(M, D), sum = r.dtype ? tensor_new(T, M, D, 0) : none();
+        zoe_tensor y = bytes_new(M, D), sum = r.dtype ? tensor_new(T, M, D, 0) : zoe_tensor_none();
         const zoe_rms_norm_quant_args a = {.y = y,
                                            .sum = sum,
                                            .rstd = rstd,
@@ -162,13 +120,14 @@ static void dynamic_quantisation(void **state)
     zoe_context *ctx = zoe_context_new(2);
     for (int round = 0; round < 60; round++) {
         const size_t D = 1 + pick(2500), M = 3;
-        const zoe_dtype T = types[round % 3];
-        zoe_tensor x = tensor_new(T, M, D, 1), r = round & 1 ? tensor_new(T, M, D, 0) : none();
-        zoe_tensor gamma = pick(2) ? typed_vector(T, D) : none();
-        zoe_tensor beta = pick(2) ? typed_vector(T, D) : none();
-        zoe_tensor smooth = pick(2) ? typed_vector(types[pick(3)], D) : none();
+        const zoe_dtype T = float_types[round % 3];
+        zoe_tensor x = tensor_new(T, M, D, 1),
+                   r = round & 1 ? tensor_new(T, M, D, 0) : zoe_tensor_none();
+        zoe_tensor gamma = pick(2) ? typed_vector(T, D) : zoe_tensor_none();
+        zoe_tensor beta = pick(2) ? typed_vector(T, D) : zoe_tensor_none();
+        zoe_tensor smooth = pick(2) ? typed_vector(float_types[pick(3)], D) : zoe_tensor_none();
         zoe_tensor y = bytes_new(M, D), scale = vector_new(M), rstd = vector_new(M);
-        zoe_tensor sum = r.dtype ? x : none();
+        zoe_tensor sum = r.dtype ? x : zoe_tensor_none();
         zoe_tensor in = tensor_new(ZOE_F32, M, D, 0), z = tensor_new(ZOE_F32, M, D, 0);
         if (D > 9)
             put(x, 1, 9, 1000.0f); /* one huge element */

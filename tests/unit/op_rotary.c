@@ -2,21 +2,6 @@
  * double. */
 #include "op_case.h"
 
-static const zoe_dtype types[] = {ZOE_F32, ZOE_F16, ZOE_BF16};
-
-static void succeeded(zoe_context *ctx, zoe_status status)
-{
-    if (status != ZOE_OK)
-        fail_msg("%s: %s", zoe_status_name(status), zoe_context_message(ctx));
-}
-
-static float rounded_to(zoe_dtype type, float v)
-{
-    uint32_t room;
-    zoe_store_f32(&room, type, 0, v);
-    return zoe_load_f32(&room, type, 0);
-}
-
 static size_t offset_of(zoe_tensor t, const size_t *index)
 {
     size_t at = 0;
@@ -131,12 +116,12 @@ static void every_form_gives_its_formula(void **state)
             table[i] = pick(2) ? 1 : used[i];
         table[rank - 1] = a.half_tables ? R / 2 : R;
         const int order[4] = {0, 1, 2, 3};
-        const zoe_dtype trig = types[pick(3)];
-        zoe_tensor x = random_tensor(types[pick(3)], rank, used, places);
+        const zoe_dtype trig = float_types[pick(3)];
+        zoe_tensor x = random_tensor(float_types[pick(3)], rank, used, places);
         a.cos = random_tensor(trig, rank, table, order);
         a.sin = random_tensor(trig, rank, table, order);
         a.x = x;
-        a.y = random_tensor(types[pick(3)], rank, used, order);
+        a.y = random_tensor(float_types[pick(3)], rank, used, order);
         succeeded(ctx, zoe_rotary_mul(ctx, &a));
         check_all(&a, x);
         zoe_rotary_mul_args same = a;
