@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "commands.h"
-#include "job/job.h"
 #include "message.h"
 #include "session.h"
 
@@ -54,25 +53,14 @@ static int refuse(const char *text)
 
 static int check_line(const zoe_calibration *c)
 {
-    const struct {
-        const char *option, *path;
-    } paths[] = {{"--out", c->out}, {"--csv", c->csv}, {"--prompts", c->prompts}};
+    const zoe_named_path paths[] = {
+        {"--out", c->out}, {"--csv", c->csv}, {"--prompts", c->prompts}};
     if (c->n_request == 0)
         return refuse("the request is missing: after --, the options of zoe generate, as in "
                       "zoe calibrate --out FILE -- --model DIR --image FILE --prompt TEXT");
     if (!c->out)
         return refuse("--out is missing: the file for the calibration, such as calibration.yaml");
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
-        if (paths[i].path && (!*paths[i].path || strcmp(paths[i].path, "-") == 0))
-            return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
-                              "%s: the name of a file is wanted", paths[i].option);
-    for (size_t i = 0; i < 2; i++)
-        for (size_t j = i + 1; j < 3; j++)
-            if (zoe_places_meet(paths[i].path, paths[j].path))
-                return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
-                                  "%s and %s are the same file; two names are wanted",
-                                  paths[i].option, paths[j].option);
-    return ZOE_EXIT_DONE;
+    return zoe_check_paths(paths, 2, sizeof paths / sizeof paths[0]);
 }
 
 static void tell(const zoe_calibration *c, const zoe_calibrate_result *r)

@@ -2,9 +2,11 @@
 #include "session.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "commands.h"
 #include "interrupt.h"
+#include "job/job.h"
 #include "message.h"
 
 static void on_log(void *user, zoe_level level, const char *text)
@@ -54,4 +56,19 @@ int zoe_session_end(zoe_context *ctx, zoe_status status, bool writes)
                           *message ? message : zoe_status_name(status));
     zoe_context_free(ctx);
     return code;
+}
+
+int zoe_check_paths(const zoe_named_path *paths, size_t outputs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (paths[i].path && (!*paths[i].path || strcmp(paths[i].path, "-") == 0))
+            return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                              "%s: the name of a file is wanted", paths[i].option);
+    for (size_t i = 0; i < outputs; i++)
+        for (size_t j = i + 1; j < n; j++)
+            if (zoe_places_meet(paths[i].path, paths[j].path))
+                return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                                  "%s and %s are the same file; two names are wanted",
+                                  paths[i].option, paths[j].option);
+    return ZOE_EXIT_DONE;
 }

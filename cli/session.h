@@ -3,6 +3,9 @@
 #ifndef ZOE_SESSION_H
 #define ZOE_SESSION_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "zoetrope/status.h"
 
 /* threads 0: as many as the process may use. NULL after saying that memory ran out: exit with
@@ -11,5 +14,14 @@ zoe_context *zoe_session_begin(size_t threads);
 /* Says what failed, if something did, and frees ctx. Returns the exit code. A command that writes a
  * file has a wrong command line where one that only reads has an unfit input. */
 int zoe_session_end(zoe_context *ctx, zoe_status status, bool writes);
+
+/* A path that an option gives; NULL: not given. */
+typedef struct zoe_named_path {
+    const char *option, *path;
+} zoe_named_path;
+
+/* Are they names of files, and is none of the first `outputs` the same file as another? Returns 0, or the
+ * exit code after saying what is wrong. */
+int zoe_check_paths(const zoe_named_path *paths, size_t outputs, size_t n);
 
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "commands.h"
-#include "job/job.h"
 #include "message.h"
 #include "session.h"
 
@@ -47,20 +46,9 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 
 static int check_paths(const zoe_sweep *sweep)
 {
-    const struct {
-        const char *option, *path;
-    } paths[] = {{"--csv", sweep->csv}, {"--svg", sweep->svg}, {"--settings", sweep->file}};
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
-        if (paths[i].path && (!*paths[i].path || strcmp(paths[i].path, "-") == 0))
-            return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
-                              "%s: the name of a file is wanted", paths[i].option);
-    for (size_t i = 0; i < 2; i++)
-        for (size_t j = i + 1; j < 3; j++)
-            if (zoe_places_meet(paths[i].path, paths[j].path))
-                return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
-                                  "%s and %s are the same file; two names are wanted",
-                                  paths[i].option, paths[j].option);
-    return ZOE_EXIT_DONE;
+    const zoe_named_path paths[] = {
+        {"--csv", sweep->csv}, {"--svg", sweep->svg}, {"--settings", sweep->file}};
+    return zoe_check_paths(paths, 2, sizeof paths / sizeof paths[0]);
 }
 
 static int work(zoe_sweep *sweep)

@@ -66,26 +66,8 @@ static void attend_avx2(float *c, size_t c_stride, const float *factors, const f
         attend(c, c_stride, NULL, a, a_stride, panel, rows, k);
 }
 
-/* Eight consecutive elements, widened. */
-typedef __m256 load8(const unsigned char *p);
-
-INLINE __m256 load8_f32(const unsigned char *p)
-{
-    return _mm256_loadu_ps((const float *)(const void *)p);
-}
-
-INLINE __m256 load8_f16(const unsigned char *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-
-INLINE __m256 load8_bf16(const unsigned char *p)
-{
-    return widen8_bf16(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-
 INLINE void spread(float *y, size_t distance, const void *x, ptrdiff_t stride, size_t width,
-                   size_t k, zoe_dtype dtype, size_t bytes, load8 *load)
+                   size_t k, zoe_dtype dtype, size_t bytes, load8_of *load)
 {
     const unsigned char *p = x;
     for (size_t i = 0; i < k; i++, y += ZOE_PANEL) {

@@ -3,24 +3,6 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Eight consecutive elements, widened. */
-typedef __m256 load8(const unsigned char *p);
-
-INLINE __m256 load8_f32(const unsigned char *p)
-{
-    return _mm256_loadu_ps((const float *)(const void *)p);
-}
-
-INLINE __m256 load8_f16(const unsigned char *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-
-INLINE __m256 load8_bf16(const unsigned char *p)
-{
-    return widen8_bf16(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-
 INLINE __m256 load8_e4m3(const unsigned char *p)
 {
     return widen8_e4m3(_mm_loadl_epi64((const __m128i *)(const void *)p));
@@ -66,7 +48,7 @@ INLINE void store_transposed(float *out, size_t step, __m256 v[8])
 
 /* Packs `rows` <= 8 rows into columns 0..7 of the panel. */
 INLINE void pack8(float *panel, const unsigned char *w, size_t stride, size_t rows, size_t k,
-                  size_t bytes, zoe_dtype dtype, load8 *load)
+                  size_t bytes, zoe_dtype dtype, load8_of *load)
 {
     size_t i = 0;
     for (; i + 8 <= k; i += 8) {
@@ -82,7 +64,7 @@ INLINE void pack8(float *panel, const unsigned char *w, size_t stride, size_t ro
 }
 
 INLINE void pack(float *panel, const void *w, ptrdiff_t stride, size_t rows, size_t k, size_t bytes,
-                 zoe_dtype dtype, load8 *load)
+                 zoe_dtype dtype, load8_of *load)
 {
     const unsigned char *p = w;
     const size_t step = (size_t)stride;
@@ -160,7 +142,7 @@ static void scale_panel_avx2(float *panel, const float *factors, size_t k)
 }
 
 INLINE void slice(float *panel, const void *w, ptrdiff_t stride, size_t columns, size_t k,
-                  size_t bytes, zoe_dtype dtype, load8 *load)
+                  size_t bytes, zoe_dtype dtype, load8_of *load)
 {
     const unsigned char *p = w;
     for (size_t i = 0; i < k; i++, p += (size_t)stride * bytes, panel += ZOE_PANEL) {
@@ -281,7 +263,7 @@ INLINE void few_pairs(__m256 *sum, const float *a, size_t a_stride, const unsign
 
 /* 8 elements of 8 rows of another type. */
 INLINE void few_eight(__m256 *sum, const float *a, size_t a_stride, const unsigned char *w,
-                      size_t stride, size_t bytes, load8 *load, const size_t rows)
+                      size_t stride, size_t bytes, load8_of *load, const size_t rows)
 {
     __m256 v[8];
 #pragma GCC unroll 8
@@ -295,7 +277,7 @@ INLINE void few_eight(__m256 *sum, const float *a, size_t a_stride, const unsign
 
 INLINE void few_rows(float *c, size_t c_stride, const float *a, size_t a_stride,
                      const unsigned char *w, size_t stride, const size_t rows, size_t k, bool add,
-                     size_t bytes, zoe_dtype dtype, load8 *load)
+                     size_t bytes, zoe_dtype dtype, load8_of *load)
 {
     const size_t step = dtype == ZOE_BF16 ? 16 : 8, half = 8 * stride * bytes;
     __m256 sum[2][ZOE_FEW_ROWS];
@@ -324,7 +306,7 @@ INLINE void few_rows(float *c, size_t c_stride, const float *a, size_t a_stride,
 
 INLINE void few(float *c, size_t c_stride, const float *a, size_t a_stride, const void *w,
                 ptrdiff_t stride, size_t rows, size_t k, bool add, size_t bytes, zoe_dtype dtype,
-                load8 *load)
+                load8_of *load)
 {
     const size_t s = (size_t)stride;
     switch (rows) {

@@ -124,6 +124,14 @@ ROW_INLINE void turn(void *y, const void *x, const void *cosines, const void *si
 
 /* A function of its own for each form that models use, since a head is short: KNOWN(X, Y) are those
  * from type X to type Y with f32 tables; if pairs lie side by side, also with an entry an element. */
+#define KNOWN(x_, y_)                                                                              \
+    ONE(x_, y_, 0, 0, 0)                                                                           \
+    ONE(x_, y_, 0, 0, 1)                                                                           \
+    ONE(x_, y_, 0, 1, 0)                                                                           \
+    ONE(x_, y_, 0, 1, 1)                                                                           \
+    ONE(x_, y_, 1, 0, 0)                                                                           \
+    ONE(x_, y_, 1, 0, 1)
+#define ALL_KNOWN KNOWN(F32, F32) KNOWN(F32, BF16) KNOWN(F32, F16) KNOWN(BF16, BF16) KNOWN(F16, F16)
 #define ONE(x_, y_, half_, full_, stream_)                                                         \
     static void turn_##x_##_##y_##_##half_##full_##stream_(                                        \
         void *y, const void *x, const void *cosines, const void *sines, size_t width)              \
@@ -136,19 +144,7 @@ ROW_INLINE void turn(void *y, const void *x, const void *cosines, const void *si
                        .stream = (stream_)},                                                       \
              (half_), width);                                                                      \
     }
-#define KNOWN(x_, y_)                                                                              \
-    ONE(x_, y_, 0, 0, 0)                                                                           \
-    ONE(x_, y_, 0, 0, 1)                                                                           \
-    ONE(x_, y_, 0, 1, 0)                                                                           \
-    ONE(x_, y_, 0, 1, 1)                                                                           \
-    ONE(x_, y_, 1, 0, 0)                                                                           \
-    ONE(x_, y_, 1, 0, 1)
-KNOWN(F32, F32)
-KNOWN(F32, BF16)
-KNOWN(F32, F16)
-KNOWN(BF16, BF16)
-KNOWN(F16, F16)
-#undef KNOWN
+ALL_KNOWN
 #undef ONE
 
 /* Every other form; asks for its types as it goes. */
@@ -178,19 +174,7 @@ static void rotate_avx2(void *y, const void *x, const void *cosines, const void 
     case KEY(ZOE_##x_, ZOE_##y_, half_, full_, stream_):                                           \
         turn_##x_##_##y_##_##half_##full_##stream_(y, x, cosines, sines, width);                   \
         break;
-#define KNOWN(x_, y_)                                                                              \
-    ONE(x_, y_, 0, 0, 0)                                                                           \
-    ONE(x_, y_, 0, 0, 1)                                                                           \
-    ONE(x_, y_, 0, 1, 0)                                                                           \
-    ONE(x_, y_, 0, 1, 1)                                                                           \
-    ONE(x_, y_, 1, 0, 0)                                                                           \
-    ONE(x_, y_, 1, 0, 1)
-        KNOWN(F32, F32)
-        KNOWN(F32, BF16)
-        KNOWN(F32, F16)
-        KNOWN(BF16, BF16)
-        KNOWN(F16, F16)
-#undef KNOWN
+        ALL_KNOWN
 #undef ONE
     default: turn_any(y, x, cosines, sines, r, stream, width); break;
     }

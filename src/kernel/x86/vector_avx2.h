@@ -44,6 +44,24 @@ static inline __m256 widen8_bf16(__m128i h)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
+/* Eight consecutive elements, widened. */
+typedef __m256 load8_of(const unsigned char *p);
+
+static inline __attribute__((always_inline)) __m256 load8_f32(const unsigned char *p)
+{
+    return _mm256_loadu_ps((const float *)(const void *)p);
+}
+
+static inline __attribute__((always_inline)) __m256 load8_f16(const unsigned char *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+static inline __attribute__((always_inline)) __m256 load8_bf16(const unsigned char *p)
+{
+    return widen8_bf16(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
 /* Eight e4m3 bytes (low half of b). Sign, exponent and mantissa are moved to where f32 has them,
  * which leaves the value too small by 2^120; this also makes subnormals right. */
 static inline __m256 widen8_e4m3(__m128i b)
