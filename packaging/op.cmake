@@ -1,8 +1,9 @@
 # The operators as libraries of their own: rooms base, kernel, device and op without the engine and without what only the
-# engine needs (base's digests, files, random numbers). What the public headers declare is visible, all else is hidden.
+# engine needs (base's digests, files, random numbers, traces). What the public headers declare is visible, all else is
+# hidden.
 set(op_objects)
 foreach(room base kernel device op)
-    list(APPEND op_objects $<FILTER:$<TARGET_OBJECTS:zoe_${room}>,EXCLUDE,/base/\(digest|file|random\)\\.c>)
+    list(APPEND op_objects $<FILTER:$<TARGET_OBJECTS:zoe_${room}>,EXCLUDE,/base/\(digest|file|random|trace\)\\.c>)
 endforeach()
 add_library(zoetrope-op SHARED ${op_objects})
 add_library(zoetrope-op-static STATIC ${op_objects})

@@ -17,6 +17,7 @@
 #define ZOETROPE_OP_H
 
 #include "zoetrope/op/attention.h"
+#include "zoetrope/op/backward.h"
 #include "zoetrope/op/conv.h"
 #include "zoetrope/op/elementwise.h"
 #include "zoetrope/op/int8.h"

@@ -51,6 +51,14 @@ void zoe_context_set_log(zoe_context *ctx, zoe_log_fn log, void *user);
 /* Number of threads that a parallel loop of this context uses. */
 int zoe_context_threads(const zoe_context *ctx);
 
+/* For hosts with threads of their own: `run` calls task(arg, member) once for each member = 0 .. team-1,
+ * on as many threads as it likes and in any order, and comes back when all are done. Members may run one
+ * after the other. Parallel loops of the context then use it instead of OpenMP, with teams of up to
+ * zoe_context_threads members; run NULL takes that back. Results do not depend on it. */
+typedef void (*zoe_team_task)(void *arg, size_t member);
+typedef void (*zoe_team_fn)(void *user, size_t team, zoe_team_task task, void *arg);
+void zoe_context_set_team(zoe_context *ctx, zoe_team_fn run, void *user);
+
 /* The sentence of the first failure since the last zoe_context_clear; "" if there was none. */
 const char *zoe_context_message(const zoe_context *ctx);
 /* Forgets the sentence and that the context was cancelled: it is as new, for the next call. */

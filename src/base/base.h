@@ -75,6 +75,8 @@ zoe_status zoe_strf(zoe_context *ctx, char **text, const char *format, ...)
 /* Memory that this process can have, in bytes: that of the machine, or less if its cgroup or one
  * above it has a limit. SIZE_MAX if it cannot be told. */
 size_t zoe_memory_bytes(void);
+/* What the system could give to a program that starts now, without swap; SIZE_MAX if it cannot be told. */
+size_t zoe_memory_available(void);
 /* The limit of the cgroups alone; 0 without one. root: as for zoe_cpu_quota. */
 size_t zoe_memory_limit(const char *root);
 

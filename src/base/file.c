@@ -42,7 +42,8 @@ enum { MAPS = 256 };
 
 static struct {
     atomic_int state;
-    const unsigned char *data;
+    _Atomic(const unsigned char *)
+        data; /* another thread that looks for its own place reads it too */
     size_t size;
     const char *path;
 } open_maps[MAPS];

@@ -122,6 +122,19 @@ size_t zoe_memory_bytes(void)
     return limit > 0 && limit < total ? limit : total;
 }
 
+size_t zoe_memory_available(void)
+{
+    char line[128];
+    size_t kib, bytes = SIZE_MAX;
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1 && !zoe_size_mul(&bytes, kib, 1024))
+            bytes = SIZE_MAX;
+    if (f)
+        fclose(f);
+    return bytes;
+}
+
 size_t zoe_arena_bytes(size_t count, size_t size)
 {
     size_t bytes;

@@ -45,6 +45,12 @@ void zoe_context_set_log(zoe_context *ctx, zoe_log_fn log, void *user)
     ctx->log_user = user;
 }
 
+void zoe_context_set_team(zoe_context *ctx, zoe_team_fn run, void *user)
+{
+    ctx->team = run;
+    ctx->team_user = user;
+}
+
 int zoe_context_threads(const zoe_context *ctx)
 {
     return ctx->threads;

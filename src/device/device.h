@@ -32,6 +32,21 @@ typedef struct zoe_attention_form {
 } zoe_attention_form;
 #define ZOE_ATTENTION_FAR ((int64_t)1 << 60)
 
+/* Gradients of a norm, whatever its operator: with v = (x - mean) rstd, or without the mean, those of
+ * y = (v gamma + beta) (1 + scale) + shift, as zoe_layer_norm_modulate_backward says. Rows have D
+ * elements, which the last `axes` axes hold; groups of rows / groups neighbours share a scale. */
+typedef struct zoe_norm_backward_form {
+    zoe_tensor dx, dy, x;
+    zoe_tensor scale;                         /* [groups, D] or none */
+    zoe_tensor gamma, beta;                   /* D elements, dense, or none */
+    zoe_tensor dscale, dshift, dgamma, dbeta; /* like these, or none */
+    size_t rows, D, groups;
+    int axes;
+    float eps;
+    bool centred;  /* with the mean */
+    bool one_plus; /* 1 + gamma instead of gamma; without scale */
+} zoe_norm_backward_form;
+
 typedef struct zoe_device {
     const char *name;
     /* n parts of one x, none empty; w is one matrix. */
@@ -63,6 +78,9 @@ typedef struct zoe_device {
                                          const zoe_rms_norm_dynamic_quant_args *args);
     zoe_status (*qk_norm_rope)(zoe_context *ctx, const zoe_qk_norm_rope_args *args);
     zoe_status (*l2_norm)(zoe_context *ctx, const zoe_l2_norm_args *args);
+    size_t (*norm_backward_workspace)(const zoe_context *ctx, const zoe_norm_backward_form *form);
+    zoe_status (*norm_backward)(zoe_context *ctx, const zoe_norm_backward_form *form,
+                                zoe_workspace work);
     zoe_status (*rotary_mul)(zoe_context *ctx, const zoe_rotary_mul_args *args);
     zoe_status (*rotary_table)(zoe_context *ctx, const zoe_rotary_table_args *args);
     size_t (*attention_workspace)(const zoe_context *ctx, const zoe_attention_form *form);

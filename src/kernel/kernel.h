@@ -186,6 +186,20 @@ typedef void zoe_kernel_int8_gemm(int32_t *c, size_t c_stride, const zoe_int8_pr
 typedef void zoe_kernel_int8_gemm_scaled(float *c, size_t c_stride, const zoe_int8_product *p,
                                          bool add);
 
+/* ---- gradients of norms, over rows in f32 with v = (x - mean) rstd ---- */
+
+/* sums[0] += sum of dy w, sums[1] += sum of dy w v; products in f32, sums in f64. */
+typedef void zoe_kernel_grad_sums(double sums[2], const float *dy, const float *x, const float *w,
+                                  float mean, float rstd, size_t n);
+typedef struct zoe_grad_form {
+    float mean, rstd;
+    float plain, along; /* the means of dy w and of dy w v */
+    float *dyv, *dys;   /* get += dy v and += dy, or both NULL */
+} zoe_grad_form;
+/* dx = rstd ((dy w - plain) - v along), each step rounded; dx may be dy or x. */
+typedef void zoe_kernel_grad_apply(float *dx, const float *dy, const float *x, const float *w,
+                                   const zoe_grad_form *form, size_t n);
+
 /* ---- the LayerNorm family, over elements of the types in the kernel's name ---- */
 
 /* sums[0] += sum of x[i] - shift, sums[1] += sum of its square. The first is in f64 for x in f32, since
@@ -266,6 +280,7 @@ void zoe_kernels_fill_block_c(zoe_kernels *k);
 void zoe_kernels_fill_activation_c(zoe_kernels *k);
 void zoe_kernels_fill_rms_c(zoe_kernels *k);
 void zoe_kernels_fill_rotary_c(zoe_kernels *k);
+void zoe_kernels_fill_grad_c(zoe_kernels *k);
 void zoe_kernels_fill_layer_c(zoe_kernels *k);
 void zoe_kernels_fill_gemm_c(zoe_kernels *k);
 void zoe_kernels_fill_softmax_c(zoe_kernels *k);
@@ -281,6 +296,7 @@ void zoe_kernels_fill_rms_avx2(zoe_kernels *k);
 void zoe_kernels_fill_rms_avx512(zoe_kernels *k);
 void zoe_kernels_fill_rotary_avx512(zoe_kernels *k);
 void zoe_kernels_fill_rotary_avx2(zoe_kernels *k);
+void zoe_kernels_fill_grad_avx2(zoe_kernels *k);
 void zoe_kernels_fill_layer_avx2(zoe_kernels *k);
 void zoe_kernels_fill_gemm_avx2(zoe_kernels *k);
 void zoe_kernels_fill_softmax_avx2(zoe_kernels *k);

@@ -150,6 +150,30 @@ static double try_rotate(bench *b, zoe_kernel_rotate *c, zoe_kernel_rotate *g)
 }
 
 /* The types at the end of the names do not matter here: any bytes are values of each. */
+static double try_grad_sums(bench *b, zoe_kernel_grad_sums *c, zoe_kernel_grad_sums *g)
+{
+    double want[2] = {0.0, 0.0}, got[2] = {0.0, 0.0}, worst = 0.0;
+    c(want, b->x, b->y, b->z, 0.25f, 1.5f, N);
+    g(got, b->x, b->y, b->z, 0.25f, 1.5f, N);
+    for (int i = 0; i < 2; i++) /* terms are up to 14 */
+        worst = fmax(worst, fabs(got[i] - want[i]) / (14.0 * N));
+    return isnan(got[0]) || isnan(got[1]) ? INFINITY : worst;
+}
+
+static double try_grad_apply(bench *b, zoe_kernel_grad_apply *c, zoe_kernel_grad_apply *g)
+{
+    float sums[4][N];
+    for (size_t i = 0; i < N; i++)
+        sums[0][i] = sums[1][i] = sums[2][i] = sums[3][i] = b->z[N + i];
+    const zoe_grad_form f = {0.25f, 1.5f, 0.1f, -0.7f, sums[0], sums[1]};
+    const zoe_grad_form h = {0.25f, 1.5f, 0.1f, -0.7f, sums[2], sums[3]};
+    c(b->want, b->x, b->y, b->z, &f, N);
+    g(b->got, b->x, b->y, b->z, &h, N);
+    if (memcmp(sums[0], sums[2], 2 * sizeof sums[0]) != 0)
+        return INFINITY;
+    return error_of(b, N, 0.0);
+}
+
 static double try_layer_sums(bench *b, zoe_kernel_layer_sums *c, zoe_kernel_layer_sums *g)
 {
     double want[2] = {0.0, 0.0}, got[2] = {0.0, 0.0};

@@ -10,6 +10,7 @@ static void fill_c(zoe_kernels *k)
     zoe_kernels_fill_activation_c(k);
     zoe_kernels_fill_rms_c(k);
     zoe_kernels_fill_rotary_c(k);
+    zoe_kernels_fill_grad_c(k);
     zoe_kernels_fill_layer_c(k);
     zoe_kernels_fill_gemm_c(k);
     zoe_kernels_fill_softmax_c(k);
@@ -26,6 +27,7 @@ static void fill_avx2(zoe_kernels *k)
     zoe_kernels_fill_activation_avx2(k);
     zoe_kernels_fill_rms_avx2(k);
     zoe_kernels_fill_rotary_avx2(k);
+    zoe_kernels_fill_grad_avx2(k);
     zoe_kernels_fill_layer_avx2(k);
     zoe_kernels_fill_gemm_avx2(k);
     zoe_kernels_fill_softmax_avx2(k);

@@ -23,12 +23,20 @@ static zoe_status check(zoe_context *ctx, const zoe_attention_args *a)
     if (Lq > 0)
         TRY(ZOE_CHECK(ctx, op, "bias", a->bias, ZOE_TYPE(ZOE_F32) | ZOE_TYPES_OR_NONE, 2, N,
                       distances));
+    TRY(ZOE_CHECK(ctx, op, "lse", a->lse, ZOE_TYPE(ZOE_F32) | ZOE_TYPES_OR_NONE, 3, Lq, N, 1));
+    if (a->lse.dtype != ZOE_NONE && a->round_scores)
+        return zoe_fail(ctx, ZOE_INVALID, "attention: lse is not there with rounded scores");
     if (a->last_count == 0)
         return zoe_fail(ctx, ZOE_INVALID, "attention: last_count is 0, wanted at least 1");
     TRY(zoe_check_apart(ctx, op, "o", a->o, "q", a->q, false));
     TRY(zoe_check_apart(ctx, op, "o", a->o, "k", a->k, false));
     TRY(zoe_check_apart(ctx, op, "o", a->o, "v", a->v, false));
-    return zoe_check_apart(ctx, op, "o", a->o, "bias", a->bias, false);
+    TRY(zoe_check_apart(ctx, op, "o", a->o, "bias", a->bias, false));
+    TRY(zoe_check_apart(ctx, op, "lse", a->lse, "o", a->o, false));
+    TRY(zoe_check_apart(ctx, op, "lse", a->lse, "q", a->q, false));
+    TRY(zoe_check_apart(ctx, op, "lse", a->lse, "k", a->k, false));
+    TRY(zoe_check_apart(ctx, op, "lse", a->lse, "v", a->v, false));
+    return zoe_check_apart(ctx, op, "lse", a->lse, "bias", a->bias, false);
 }
 
 static bool has_result(const zoe_attention_args *args)
@@ -50,10 +58,20 @@ static zoe_tensor view_of(zoe_tensor t)
     return v;
 }
 
+/* [L, N, 1] as [1, N, L] */
+static zoe_tensor lse_of(zoe_tensor t)
+{
+    if (t.dtype == ZOE_NONE)
+        return t;
+    zoe_tensor v = view_of(t);
+    v.rank = 3;
+    return v;
+}
+
 static zoe_attention_form form_of(const zoe_attention_args *a)
 {
     return (zoe_attention_form){.o = view_of(a->o),
-                                .lse = zoe_tensor_none(),
+                                .lse = lse_of(a->lse),
                                 .q = view_of(a->q),
                                 .k = view_of(a->k),
                                 .v = view_of(a->v),
@@ -63,6 +81,7 @@ static zoe_attention_form form_of(const zoe_attention_args *a)
                                 .before = ZOE_ATTENTION_FAR,
                                 .after = ZOE_ATTENTION_FAR,
                                 .scale = a->scale,
+                                .invalid = -INFINITY,
                                 .last_count = a->last_count,
                                 .round_scores = a->round_scores};
 }

@@ -65,8 +65,15 @@ zoe_status zoe_rotary_table(zoe_context *ctx, const zoe_rotary_table_args *args)
     if (!zoe_size_product(&tokens, grid, 3))
         return zoe_fail(ctx, ZOE_INVALID, "%s: a grid of %zu x %zu x %zu cannot be addressed", op,
                         grid[0], grid[1], grid[2]);
-    TRY(ZOE_CHECK(ctx, op, "cos", args->cos, ZOE_TYPE(ZOE_F32), 2, tokens, ZOE_ANY));
-    TRY(ZOE_CHECK(ctx, op, "sin", args->sin, ZOE_TYPE(ZOE_F32), 2, tokens, args->cos.shape[1]));
+    TRY(ZOE_CHECK(ctx, op, "cos", args->cos, ZOE_TYPE(ZOE_F32), 2, ZOE_ANY, ZOE_ANY));
+    TRY(ZOE_CHECK(ctx, op, "sin", args->sin, ZOE_TYPE(ZOE_F32), 2, args->cos.shape[0],
+                  args->cos.shape[1]));
+    if (args->first > tokens || args->cos.shape[0] > tokens - args->first)
+        return zoe_fail(
+            ctx, ZOE_INVALID,
+            "%s: cos has %zu tokens from number %zu on, the grid of %zu x %zu x %zu has "
+            "%zu",
+            op, args->cos.shape[0], args->first, grid[0], grid[1], grid[2], tokens);
     TRY(zoe_check_apart(ctx, op, "cos", args->cos, "sin", args->sin, false));
     if (!(args->base > 0.0) || isinf(args->base))
         return zoe_fail(ctx, ZOE_INVALID, "%s: base is %g, wanted a positive number", op,

@@ -85,6 +85,47 @@ static void nested_loops_stay_in_their_thread(void **state)
     zoe_context_free(ctx);
 }
 
+/* A host that runs the members of a team itself, the last one first. */
+typedef struct host {
+    size_t teams, most;
+} host;
+
+static void run_backwards(void *user, size_t team, zoe_team_task task, void *arg)
+{
+    host *h = user;
+    h->teams++;
+    h->most = team > h->most ? team : h->most;
+    while (team-- > 0)
+        task(arg, team);
+}
+
+static void a_hosts_team_runs_every_index_once(void **state)
+{
+    (void)state;
+    const size_t sizes[] = {0, 1, 2, 64, MOST};
+    for (int threads = 1; threads <= WORKERS; threads += 2) {
+        host h = {0};
+        zoe_context *ctx = zoe_context_new(threads);
+        assert_non_null(ctx);
+        zoe_context_set_team(ctx, run_backwards, &h);
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            memset(&c, 0, sizeof c);
+            c.workers = (size_t)threads;
+            zoe_parallel_for(ctx, sizes[s], count, &c);
+            assert_int_equal(c.errors, 0);
+            for (size_t i = 0; i < MOST; i++)
+                assert_int_equal(c.seen[i], i < sizes[s]);
+        }
+        /* What one thread does needs no team. */
+        assert_int_equal(h.teams, threads > 1 ? 3 : 0);
+        assert_int_equal(h.most, threads > 1 ? threads : 0);
+        zoe_context_set_team(ctx, NULL, NULL);
+        zoe_parallel_for(ctx, 2, count, &c);
+        assert_int_equal(h.teams, threads > 1 ? 3 : 0);
+        zoe_context_free(ctx);
+    }
+}
+
 static void default_threads_honour_affinity(void **state)
 {
     (void)state;
@@ -144,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_index_runs_once),
         cmocka_unit_test(nested_loops_stay_in_their_thread),
+        cmocka_unit_test(a_hosts_team_runs_every_index_once),
         cmocka_unit_test(default_threads_honour_affinity),
         cmocka_unit_test(isa_can_be_lowered),
     };

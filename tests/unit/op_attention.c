@@ -75,8 +75,8 @@ static float at(zoe_tensor t, size_t l, size_t n, size_t d)
     return zoe_load_f32(t.data, t.dtype, l * (size_t)t.stride[0] + n * (size_t)t.stride[1] + d);
 }
 
-/* The weights of query i for all keys. */
-static void weights_of(const zoe_attention_args *a, size_t n, size_t i, double *p)
+/* The weights of query i for all keys; the logarithm of their sum is given back. */
+static double weights_of(const zoe_attention_args *a, size_t n, size_t i, double *p)
 {
     const size_t Lq = a->q.shape[0], Lk = a->k.shape[0];
     const bool round = a->round_scores;
@@ -97,19 +97,26 @@ static void weights_of(const zoe_attention_args *a, size_t n, size_t i, double *
         sum += p[j] = exp(p[j] - max);
     for (size_t j = 0; j < Lk; j++)
         p[j] = bf16_if(round, p[j] / sum);
+    return max + log(sum);
 }
 
 static void check_config(const config *c)
 {
     zoe_attention_args a = args_new(c);
     double *p = malloc(c->Lk * sizeof *p);
+    const zoe_tensor lse = tensor_new(ZOE_F32, c->Lq, c->N, 3);
+    if (!c->round_scores)
+        a.lse = heads(lse, c->N, 1);
     run(&a, c->threads);
+    assert_gaps_untouched(lse);
     /* a score that falls just beyond a tie is rounded the other way: a whole unit of bf16, for all
      * weights */
     const double tolerance = c->round_scores ? 0.02 : 4e-6;
     for (size_t n = 0; n < c->N; n++)
         for (size_t i = 0; i < c->Lq; i++) {
-            weights_of(&a, n, i, p);
+            const double sum = weights_of(&a, n, i, p);
+            if (!c->round_scores)
+                assert_near(ZOE_F32, (double)value_at(lse, i, n), sum, 1.0, 1e-6);
             for (size_t d = 0; d < c->D; d++) {
                 double o = 0.0;
                 for (size_t j = 0; j < c->Lk; j++)
@@ -118,6 +125,7 @@ static void check_config(const config *c)
             }
         }
     free(p);
+    tensor_free(lse);
     args_free(c, a);
 }
 
@@ -241,6 +249,21 @@ static void extreme_scores(void **state)
             mean += (double)at(a.v, j, 0, d) / 60.0;
         assert_near(ZOE_F32, (double)at(a.o, 1, 0, d), mean, 1.0, 2e-6);
     }
+    for (size_t i = 0; i < 3 * 16; i += 16) /* no key has weight */
+        q[i] = INFINITY;
+    float sums[3];
+    for (size_t j = 0; j < 200; j++)
+        k[j * 16] = -INFINITY;
+    a.lse = zoe_tensor_3d(sums, ZOE_F32, 3, 1, 1);
+    run(&a, 1);
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(sums[i] == -INFINITY);
+        assert_true(at(a.o, i, 0, 3) == 0.0f);
+        q[i * 16] = 100.0f;
+    }
+    a.lse = zoe_tensor_none();
+    for (size_t j = 0; j < 200; j++)
+        k[j * 16] = 100.0f;
     /* a NaN in a query is in its row only, one in a key is everywhere */
     q[16 + 3] = NAN;
     run(&a, 1);
@@ -261,6 +284,7 @@ static void wrong_arguments_are_refused(void **state)
     const zoe_attention_args good = args_new(&c);
     zoe_context *ctx = zoe_context_new(1);
     zoe_workspace work = workspace_new(zoe_attention_workspace(ctx, &good));
+    float sums[6];
     zoe_attention_args a;
 #define REFUSED(change, status, word)                                                              \
     a = good;                                                                                      \
@@ -275,6 +299,10 @@ static void wrong_arguments_are_refused(void **state)
     REFUSED(a.bias.shape[1] = 7, ZOE_INVALID, "bias is f32 [2, 7], wanted f32 [2, 6] or none");
     REFUSED(a.last_count = 0, ZOE_INVALID, "last_count");
     REFUSED(a.o = a.q, ZOE_INVALID, "o overlaps q");
+    REFUSED(a.lse = zoe_tensor_3d(a.bias.data, ZOE_F32, 3, 1, 1), ZOE_INVALID, "lse is");
+    REFUSED(a.lse = zoe_tensor_3d(a.bias.data, ZOE_F32, 3, 2, 1), ZOE_INVALID, "lse overlaps bias");
+    REFUSED((a.lse = zoe_tensor_3d(sums, ZOE_F32, 3, 2, 1), a.round_scores = true), ZOE_INVALID,
+            "rounded scores");
     REFUSED(a.q.stride[1] = 0, ZOE_INVALID, "q has stride 0");
     work.bytes -= 1;
     REFUSED((void)0, ZOE_NOMEM, "workspace");

@@ -202,6 +202,24 @@ static void tables_turn_by_place_on_the_grid(void **state)
                 assert_true(fabs((double)value_at(s, m, j) - sin(angle)) <= 0x1p-24);
             }
         assert_gaps_untouched(c);
+        for (size_t first = 0; first <= F * H * W; first++) { /* a run of them */
+            const size_t n = pick(F * H * W - first + 1);
+            zoe_tensor some = tensor_new(ZOE_F32, n, PAIRS, 1),
+                       other = tensor_new(ZOE_F32, n, PAIRS, 2);
+            zoe_rotary_table_args run = a;
+            run.cos = some;
+            run.sin = other;
+            run.first = first;
+            succeeded(ctx, zoe_rotary_table(ctx, &run));
+            for (size_t m = 0; m < n; m++)
+                for (size_t j = 0; j < PAIRS; j++) {
+                    assert_true(value_at(some, m, j) == value_at(c, first + m, j));
+                    assert_true(value_at(other, m, j) == value_at(s, first + m, j));
+                }
+            assert_gaps_untouched(some);
+            tensor_free(some);
+            tensor_free(other);
+        }
         tensor_free(c);
         tensor_free(s);
         zoe_context_free(ctx);
@@ -243,10 +261,10 @@ static void wrong_arguments_are_refused(void **state)
     a.cos.data = a.sin.data = data[2];
     succeeded(ctx, zoe_rotary_mul(ctx, &a));
     const zoe_rotary_table_args table = {
-        .cos = x, .sin = y, .frames = 1, .rows = 2, .columns = 3, .base = 10000.0};
-    assert_refused(ctx, zoe_rotary_table(ctx, &table), ZOE_INVALID, "cos is f32 [4, 8]");
+        .cos = x, .sin = y, .frames = 1, .rows = 2, .columns = 3, .first = 3, .base = 10000.0};
+    assert_refused(ctx, zoe_rotary_table(ctx, &table), ZOE_INVALID, "4 tokens from number 3 on");
     zoe_rotary_table_args based = table;
-    based.columns = 2;
+    based.first = 2;
     based.base = 0.0;
     assert_refused(ctx, zoe_rotary_table(ctx, &based), ZOE_INVALID, "base is 0");
     zoe_context_free(ctx);

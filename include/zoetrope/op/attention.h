@@ -12,6 +12,8 @@ extern "C" {
 /* Scaled dot-product attention, without an Lq x Lk buffer:  o = softmax(scale q k^T + bias) v
  *
  * o     [Lq, N, D]  f32, f16 or bf16
+ * lse   [Lq, N, 1]  f32, gets the natural logarithm of the sum of exp(score) over the keys, for
+ *       zoe_attention_merge; or none
  * q     [Lq, N, D]  f32, f16 or bf16          (N heads)
  * k, v  [Lk, N, D]  type of q, Lk >= 1
  * bias  [N, Lq + Lk - 1]  f32 or none: bias[n, key - query + Lq - 1] is added to the score, which
@@ -20,11 +22,11 @@ extern "C" {
  *               ln(last_count) to its score
  * round_scores  scores, scores plus bias, and probabilities are each rounded to bf16, as PyTorch
  *               does for T5 in bf16; then a buffer of one score row per query may be used
- * A row whose scores are all -inf gives 0. Errors: ZOE_INVALID (shapes, types, overlap), ZOE_NOMEM
- * (the workspace), ZOE_CANCELLED.
+ * A row whose scores are all -inf gives 0, and -inf in lse. Errors: ZOE_INVALID (shapes, types,
+ * overlap, lse with rounded scores), ZOE_NOMEM (the workspace), ZOE_CANCELLED.
  * Source: Dao 2023, arXiv 2307.08691. */
 typedef struct zoe_attention_args {
-    zoe_tensor o, q, k, v, bias;
+    zoe_tensor o, lse, q, k, v, bias;
     float scale;
     size_t last_count;
     bool round_scores;

@@ -40,12 +40,12 @@ zoe_status zoe_rotary_mul(zoe_context *ctx, const zoe_rotary_mul_args *args);
  * split over the three axes, (P - 2 (P / 3), P / 3, P / 3) of P = D / 2, and pair p of the n of an axis
  * turns by position * base^(-p / n). Angles are in f64.
  *
- * cos, sin  [frames * rows * columns, D / 2]  f32
+ * cos, sin  [L, D / 2]  f32, of the tokens first, first + 1, ..., which the grid must have
  * base      10000 in Wan
  * Source: Wan2.2 wan/modules/model.py, rope_params and rope_apply. */
 typedef struct zoe_rotary_table_args {
     zoe_tensor cos, sin;
-    size_t frames, rows, columns;
+    size_t frames, rows, columns, first;
     double base;
 } zoe_rotary_table_args;
 

@@ -41,6 +41,9 @@ zoe_status zoe_cpu_rms_norm_dynamic_quant(zoe_context *ctx,
                                           const zoe_rms_norm_dynamic_quant_args *args);
 zoe_status zoe_cpu_qk_norm_rope(zoe_context *ctx, const zoe_qk_norm_rope_args *args);
 zoe_status zoe_cpu_l2_norm(zoe_context *ctx, const zoe_l2_norm_args *args);
+size_t zoe_cpu_norm_backward_workspace(const zoe_context *ctx, const zoe_norm_backward_form *form);
+zoe_status zoe_cpu_norm_backward(zoe_context *ctx, const zoe_norm_backward_form *form,
+                                 zoe_workspace work);
 zoe_status zoe_cpu_rotary_mul(zoe_context *ctx, const zoe_rotary_mul_args *args);
 zoe_status zoe_cpu_rotary_table(zoe_context *ctx, const zoe_rotary_table_args *args);
 size_t zoe_cpu_attention_workspace(const zoe_context *ctx, const zoe_attention_form *form);

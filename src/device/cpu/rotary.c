@@ -82,7 +82,7 @@ typedef struct table_job {
     size_t pairs;
 } table_job;
 
-/* The tokens of one row of the grid. */
+/* Those of the tokens that lie on one row of the grid. */
 static void table_task(void *arg, size_t i, size_t worker)
 {
     const table_job *job = arg;
@@ -92,10 +92,13 @@ static void table_task(void *arg, size_t i, size_t worker)
     (void)worker;
     if (zoe_cancelled(job->ctx))
         return;
-    for (size_t column = 0; column < a->columns; column++) {
-        const size_t position[3] = {i / a->rows, i % a->rows, column};
-        const size_t token = i * a->columns + column;
-        float *cosines = zoe_row(a->cos, token, 0), *sines = zoe_row(a->sin, token, 0);
+    i += a->first / a->columns;
+    const size_t begin = i * a->columns > a->first ? i * a->columns : a->first;
+    const size_t end = zoe_min((i + 1) * a->columns, a->first + a->cos.shape[0]);
+    for (size_t token = begin; token < end; token++) {
+        const size_t position[3] = {i / a->rows, i % a->rows, token % a->columns};
+        float *cosines = zoe_row(a->cos, token - a->first, 0);
+        float *sines = zoe_row(a->sin, token - a->first, 0);
         size_t j = 0;
         for (size_t axis = 0; axis < 3; axis++)
             for (size_t p = 0; p < per_axis[axis]; p++, j++) {
@@ -110,6 +113,7 @@ static void table_task(void *arg, size_t i, size_t worker)
 zoe_status zoe_cpu_rotary_table(zoe_context *ctx, const zoe_rotary_table_args *args)
 {
     table_job job = {.ctx = ctx, .args = args, .pairs = args->cos.shape[1]};
-    zoe_parallel_for(ctx, args->frames * args->rows, table_task, &job);
+    const size_t end = zoe_ceil_div(args->first + args->cos.shape[0], args->columns);
+    zoe_parallel_for(ctx, end - args->first / args->columns, table_task, &job);
     return zoe_check_cancel(ctx);
 }
