@@ -162,7 +162,8 @@ zoe_lora_summary zoe_lora_summary_of(const zoe_lora *lora);
 /* Key i < unmatched. */
 const char *zoe_lora_unmatched(const zoe_lora *lora, size_t i);
 
-/* What the name of a LoRA file, or the title in its metadata, lets one suppose. */
+/* What the name of a LoRA or of a model's file or folder, or the title in its metadata, lets one
+ * suppose. */
 typedef struct zoe_lora_hint {
     size_t steps;   /* > 0: distilled, to be run without guidance in so many steps */
     bool high, low; /* made for the expert of high or low noise */

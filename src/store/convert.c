@@ -1,4 +1,5 @@
 /* Checkpoints rewritten with weights of another type. */
+#include <float.h>
 #include <stdatomic.h>
 
 #include "base/block.h"
@@ -10,8 +11,8 @@
  * any type. */
 enum { PIECE = 1 << 20, PART = 1 << 13 };
 
-/* What becomes of one tensor: `from` with its factors, times `factor`, as `tensor`; or, if there is
- * no `from`, the bytes of the tensor itself. */
+/* What becomes of one tensor: `from` with its factors, times `factor`, as `tensor`; the bytes of the
+ * tensor itself, if it has data; with a `from` besides, these are looked at for NaN. */
 typedef struct item {
     char *owned; /* the name, if it is not the store's */
     zoe_tensor from, tensor;
@@ -133,9 +134,9 @@ static void round_part(void *arg, size_t i, size_t worker)
         else if (fabsf(x[k]) > p->most && fault == FINE)
             fault = TOO_LARGE;
     }
-    if (fault == FINE)
+    if (fault == FINE && !p->it->tensor.data)
         zoe_quantise(p->c->bytes + zoe_run_bytes(dtype, at), dtype, x, n);
-    else
+    else if (fault != FINE)
         atomic_store(&p->fault, fault);
 }
 
@@ -163,21 +164,24 @@ static zoe_status write_values(converter *c, zoe_output *out, size_t i)
     const item *it = &c->items[i];
     const zoe_dtype dtype = it->tensor.dtype;
     const size_t count = zoe_tensor_count(it->tensor);
+    const unsigned char *kept = it->tensor.data;
     if (it->from.dtype == ZOE_NONE) {
-        const void *data = it->tensor.data ? it->tensor.data : (const void *)&it->scale;
-        count_read(c, it->tensor.data ? zoe_tensor_bytes(it->tensor) : 0);
+        const void *data = kept ? kept : (const void *)&it->scale;
+        count_read(c, kept ? zoe_tensor_bytes(it->tensor) : 0);
         return zoe_output_write(c->ctx, out, data, zoe_tensor_bytes(it->tensor));
     }
     for (size_t first = 0; first < count; first += PIECE) {
         const size_t n = count - first < PIECE ? count - first : PIECE;
-        piece p = {.c = c, .it = it, .first = first, .n = n, .most = most_of(dtype)};
+        piece p = {.c = c, .it = it, .first = first, .n = n};
+        p.most = kept ? INFINITY : most_of(dtype);
         TRY(zoe_check_cancel(c->ctx));
         TRY(zoe_store_check(c->ctx, c->store));
         zoe_parallel_for(c->ctx, (n + PART - 1) / PART, round_part, &p);
         const unsigned fault = atomic_load(&p.fault);
         if (fault != FINE)
             return refuse(c, i, fault);
-        TRY(zoe_output_write(c->ctx, out, c->bytes, zoe_run_bytes(dtype, n)));
+        TRY(zoe_output_write(c->ctx, out, kept ? kept + zoe_run_bytes(dtype, first) : c->bytes,
+                             zoe_run_bytes(dtype, n)));
         count_read(c, zoe_run_bytes(it->from.dtype, n));
     }
     return ZOE_OK;
@@ -217,13 +221,14 @@ static item *add(converter *c, const char *name, zoe_tensor tensor)
     return it;
 }
 
-/* A matrix in f8 and its scale, which makes its largest value the largest of f8. */
+/* A matrix in f8 and its scale, which makes its largest value the largest of f8; the scale's own
+ * inverse must be a number too. */
 static zoe_status add_f8(converter *c, const char *name, zoe_tensor t)
 {
     float most;
     char *scale_name;
     TRY(find_most(c, t, &most));
-    const float scale = most > 0.0f ? most / 448.0f : 1.0f;
+    const float scale = most > 0.0f ? fmaxf(most / 448.0f, FLT_MIN) : 1.0f;
     item *it = add(c, name, zoe_tensor_of(NULL, ZOE_F8_E4M3, t.rank, t.shape));
     it->from = t;
     it->factor = 1.0f / scale;
@@ -238,6 +243,9 @@ static zoe_status add_tensor(converter *c, const char *name, zoe_tensor t, bool 
 {
     const zoe_dtype type = type_for(name, t, c->conversion->type);
     char *foreign = NULL;
+    if (!zoe_dtype_is_float(t.dtype) && t.rank >= 2 && ends_with(name, ".weight"))
+        return zoe_fail(c->ctx, ZOE_UNSUPPORTED, "%s: tensor %s: is %s; a float type is wanted",
+                        zoe_store_path(c->store), name, zoe_dtype_name(t.dtype));
     c->conversion->converted += type == c->conversion->type;
     if (type == ZOE_F8_E4M3 && t.dtype != ZOE_F8_E4M3)
         return add_f8(c, name, t);
@@ -252,7 +260,7 @@ static zoe_status add_tensor(converter *c, const char *name, zoe_tensor t, bool 
         to.data = t.data;
     item *it = add(c, foreign ? foreign : name, to);
     it->owned = foreign;
-    if (!same)
+    if (zoe_dtype_is_float(t.dtype))
         it->from = t;
     return ZOE_OK;
 }

@@ -6,7 +6,7 @@
 
 /* A tensor of more than WHOLE bytes is known by BLOCKS blocks of BLOCK bytes, the first at its
  * begin, the last at its end. */
-enum { WHOLE = 1 << 20, BLOCK = 16 << 10, BLOCKS = 16 };
+enum { WHOLE = 1 << 20, BLOCK = 16 << 10, BLOCKS = 16, PIECE = 16 << 20 };
 
 typedef struct survey {
     const zoe_context *ctx; /* to ask for cancelling only: workers must not write to it */
@@ -34,6 +34,16 @@ static void will_need_blocks(const zoe_store *store)
     }
 }
 
+/* Lets each piece go again, so that no more than a piece is in memory, whatever the model's size. */
+static void add_pieces(const survey *s, zoe_digest *digest, const unsigned char *data, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        const size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+        zoe_digest_add(digest, data + at, n);
+        zoe_store_drop_tensor(s->store, zoe_tensor_1d((void *)(uintptr_t)(data + at), ZOE_U8, n));
+    }
+}
+
 static void digest_tensor(void *arg, size_t n, size_t worker)
 {
     const survey *s = arg;
@@ -45,10 +55,10 @@ static void digest_tensor(void *arg, size_t n, size_t worker)
     const unsigned char *data = t.data;
     const size_t bytes = zoe_tensor_bytes(t);
     if (bytes <= WHOLE || s->whole)
-        zoe_digest_add(digest, data, bytes);
+        add_pieces(s, digest, data, bytes);
     else
         for (size_t i = 0; i < BLOCKS; i++)
-            zoe_digest_add(digest, data + block_at(bytes, i), BLOCK);
+            add_pieces(s, digest, data + block_at(bytes, i), BLOCK);
     if (zoe_digest_end(NULL, digest, s->digests[n]) != ZOE_OK)
         s->digests[n][0] = '\0';
     zoe_digest_free(digest);

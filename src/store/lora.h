@@ -26,8 +26,6 @@ bool zoe_lora_key_is_flat(const char *key);
 /* Which tensor of the model a key belongs to, and as what. False if to none. */
 bool zoe_lora_key_resolve(const zoe_store *target, const lora_aliases *aliases, const char *key,
                           size_t *tensor, lora_role *role);
-/* The kind of adapter that a key tells and that is no LoRA; NULL if it tells none. */
-const char *zoe_lora_key_foreign(const char *key);
 
 /* A LoRA of a store that is open; the LoRA closes it, also on failure. peft: the configuration that
  * diffusers keeps in the file's metadata, JSON, or NULL. */

@@ -1,4 +1,4 @@
-/* What the name of a LoRA file lets one suppose: distilled to few steps, and for which expert. */
+/* What the name of a LoRA or a model lets one suppose: distilled to few steps, and for which expert. */
 #include <ctype.h>
 #include <stdio.h>
 
@@ -76,12 +76,25 @@ static void read_text(zoe_lora_hint *hint, const char *text)
     hint->low = hint->low || has_side(text, "low");
 }
 
+/* The name at the end of a path, which may end with '/'; folders before it are the user's own. */
+static const char *last_part(char *name, size_t room, const char *path)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    snprintf(name, room, "%.*s", (int)(end - begin < room ? end - begin : room - 1), path + begin);
+    return name;
+}
+
 zoe_status zoe_lora_hint_of(zoe_context *ctx, zoe_lora_hint *hint, const char *path)
 {
-    const char *name = strrchr(path, '/');
+    char name[256];
     zoe_context *aside; /* that there is no title is no failure of the caller's */
     *hint = (zoe_lora_hint){0};
-    read_text(hint, name && name[1] ? name + 1 : path);
+    read_text(hint, last_part(name, sizeof name, path));
     aside = zoe_context_new(1);
     zoe_status status = aside ? ZOE_OK : ZOE_NOMEM;
     for (size_t i = 0; status != ZOE_NOMEM && i < sizeof titles / sizeof *titles; i++) {

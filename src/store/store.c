@@ -446,13 +446,19 @@ static bool in_a_file(const zoe_store *store, const unsigned char *p)
     return false;
 }
 
+/* Linux reads no more for one piece of advice than the larger of the device's read-ahead (128 KiB by
+ * default) and its largest request, and forgets the rest. */
+enum { ADVISED = 128 << 10 };
+
 void zoe_store_will_need(const zoe_store *store, zoe_tensor tensor)
 {
     const uintptr_t begin = (uintptr_t)tensor.data;
     const uintptr_t page = begin - begin % (uintptr_t)sysconf(_SC_PAGESIZE);
     const size_t bytes = zoe_tensor_bytes(tensor);
-    if (bytes && !store->borrowed && in_a_file(store, tensor.data))
-        madvise((void *)page, begin - page + bytes, MADV_WILLNEED);
+    if (!bytes || store->borrowed || !in_a_file(store, tensor.data))
+        return;
+    for (size_t at = 0, end = begin - page + bytes; at < end; at += ADVISED)
+        madvise((void *)(page + at), end - at < ADVISED ? end - at : ADVISED, MADV_WILLNEED);
 }
 
 void zoe_store_drop(const zoe_store *store)

@@ -64,4 +64,32 @@ zoe_status zoe_checkpoint_convert(zoe_context *ctx, const char *path, const char
 zoe_status zoe_safetensors_metadata(zoe_context *ctx, char **value, const char *path,
                                     const char *key);
 
+/* The kind of adapter, such as "DoRA", that a key of a LoRA file tells and that zoe_lora_open refuses;
+ * NULL if it tells none. */
+const char *zoe_lora_key_foreign(const char *key);
+
+/* ---- pages: weights that are read ahead of use and let go afterwards ---- */
+
+/* A run of bytes of a mapped file, from the beginning of a page on. */
+typedef struct zoe_pages {
+    const struct zoe_map *map;
+    size_t begin, bytes; /* in the file; bytes 0: none */
+} zoe_pages;
+
+/* Those of a tensor; none if it lies in memory of its own. */
+zoe_pages zoe_store_pages(const zoe_store *store, zoe_tensor tensor);
+/* Sorts n runs and joins those that meet or nearly do; returns how many are left. */
+size_t zoe_pages_merge(zoe_pages *runs, size_t n);
+/* Tells the system whether they are read front to back, again and again, or as any others. */
+void zoe_pages_advise(zoe_pages run, bool streamed);
+/* Maps `bytes` from `offset` in the run on, read from the disk where need be; returns when they are there.
+ * Where the system cannot do that (Linux before 5.14) they are brought into its page cache. Returns 0, or
+ * an errno; EFAULT: the file has become shorter. No signal is raised. Any thread. */
+int zoe_pages_bring(zoe_pages run, size_t offset, size_t bytes);
+/* They no longer count as this process's memory; the system may keep them in its page cache. With
+ * `forget` it need not: for models that its memory cannot hold, so that what is not needed soon makes
+ * room. */
+void zoe_pages_drop(zoe_pages run, bool forget);
+void zoe_store_drop_tensor(const zoe_store *store, zoe_tensor tensor);
+
 #endif

@@ -1,6 +1,6 @@
 # What the scripts of tests/cli and tests/cases share. ctest gives in the environment:
 #   ZOE   the program        TOOL  cli_tool        DATA  tests/data        DEMO  models/demo
-#   RECAST  cli_recast   LORA  cli_lora    EXAMPLES  examples
+#   RECAST  cli_recast   LORA  cli_lora    EXAMPLES  examples   TYPES  wan_types
 # Each script runs in an empty folder of its own and exits with 1 if an expectation failed.
 set -u
 CKPT=$DATA/e2e_i2v/ckpt

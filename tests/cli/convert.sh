@@ -55,6 +55,26 @@ run again.safetensors same.safetensors
 zoe compare --min-psnr 60 fp8_latents.safetensors same.safetensors
 expect_code 0
 
+# A trained model keeps its pictures: docs/FORMATS.md has the figures of every type.
+for expert in high low; do
+    mkdir demo_$expert
+    cp "$DEMO/${expert}_noise_model/config.json" demo_$expert
+    zoe convert "$DEMO/${expert}_noise_model" demo_$expert/model.gguf --type q8_0
+    expect_code 0
+done
+# demo OUT [ARGS]
+demo() {
+    video=$1
+    shift
+    zoe generate --model "$DEMO" --image "$EXAMPLES/red-circle.png" --prompt "a red circle moves left fast" \
+        --size 64x64 --frames 5 --steps 6 --seed 3 --threads 1 --out "$video" "$@"
+    expect_code 0
+}
+demo full.y4m
+demo q8_0.y4m --high-noise demo_high --low-noise demo_low
+zoe compare --min-psnr 40 full.y4m q8_0.y4m
+expect_code 0
+
 # The other parts of a model.
 zoe convert "$CKPT/models_t5_umt5-xxl-enc-bf16.pth" t5.gguf --type f32
 expect_code 0
