@@ -133,4 +133,29 @@ void zoe_cache_report_of(const zoe_cache *cache, zoe_cache_report *report);
 void zoe_cache_state(zoe_cache *cache, void **data, size_t *bytes);
 zoe_status zoe_cache_restored(zoe_context *ctx, zoe_cache *cache);
 
+/* ---- the state of a cache that is spread over ranks ---- */
+
+/* A run of the state, which begins with a head of ZOE_CACHE_HEAD bytes that is no piece. */
+typedef struct zoe_cache_piece {
+    size_t at, bytes; /* from the start of the state */
+    size_t row;    /* bytes of a token, of which it holds all of the shape; 0: it is of no tokens */
+    size_t branch; /* whose pass writes it; 0 also for what both share */
+} zoe_cache_piece;
+enum { ZOE_CACHE_PIECES = 24, ZOE_CACHE_HEAD = 256 };
+/* The pieces of the state of such a cache, which need not exist; returns their number. *bytes: of the
+ * whole state. */
+size_t zoe_cache_pieces(const zoe_cache_params *params, const zoe_cache_shape *shape,
+                        zoe_cache_piece pieces[ZOE_CACHE_PIECES], size_t *bytes);
+/* Makes the head of a state of so many bytes, as one rank would have it, from those of a rank of the
+ * conditional branch and of one of the other branch; uncond NULL: the first one had both. */
+void zoe_cache_join_heads(void *whole, size_t bytes, const void *cond, const void *uncond);
+/* Takes over such a head. branch: the only one that this rank computes in guided steps;
+ * ZOE_CACHE_BRANCHES: it computes both. Errors: ZOE_FORMAT (it is not that of a state of so many
+ * bytes); zoe_cache_restored has the rest. */
+zoe_status zoe_cache_split_head(zoe_context *ctx, zoe_cache *cache, const void *whole, size_t bytes,
+                                size_t branch);
+/* Puts in what another rank did in a pass of a branch that this one did not compute. */
+void zoe_cache_put_trace(zoe_cache *cache, size_t step, size_t branch,
+                         const zoe_cache_trace *trace);
+
 #endif

@@ -11,9 +11,9 @@ enum { INPUT, OUTPUT, COMPUTED_INPUT }; /* of c->easy */
 void zoe_cache_easy_buffers(zoe_cache *c)
 {
     for (size_t b = 0; b < ZOE_CACHE_BRANCHES; b++)
-        c->buffers[b].delta = zoe_arena_take(&c->arena, c->shape.latent, sizeof(float));
+        c->buffers[b].delta = zoe_cache_take(c, c->shape.latent, sizeof(float), 0, b);
     for (size_t k = 0; k < sizeof c->easy / sizeof *c->easy; k++)
-        c->easy[k] = zoe_arena_take(&c->arena, c->shape.latent, sizeof(float));
+        c->easy[k] = zoe_cache_take(c, c->shape.latent, sizeof(float), 0, 0);
 }
 
 static void easy_defaults(zoe_cache_params *p)

@@ -47,6 +47,8 @@ struct zoe_cache {
     size_t judge_rows, judge_width, factors;
     zoe_dtype judge_type;
     zoe_arena arena;
+    zoe_cache_piece pieces[ZOE_CACHE_PIECES]; /* of the state */
+    size_t n_pieces;
     size_t state_bytes; /* of the arena, from its start: what a checkpoint has to keep */
     cache_memory *memory;
     cache_buffers buffers[ZOE_CACHE_BRANCHES];
@@ -146,6 +148,9 @@ void zoe_cache_easy_end(zoe_context *ctx, zoe_cache *c, const float *latent, con
 void zoe_cache_mag_step(zoe_cache *c);
 
 /* ---- cache_run.c: for cache_easy.c ---- */
+
+/* count values of so many bytes of the state; the fields of the piece that are known: row, branch. */
+void *zoe_cache_take(zoe_cache *c, size_t count, size_t size, size_t row, size_t branch);
 
 /* The ranks' common verdict from this rank's number, and the cap on skips in a row. */
 zoe_status zoe_cache_agree(zoe_cache *c, const cache_branch *s, double value,

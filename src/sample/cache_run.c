@@ -22,6 +22,13 @@ static bool works_on_hidden(const zoe_cache_params *p)
     return p->method != ZOE_CACHE_NONE && p->method != ZOE_CACHE_EASY;
 }
 
+/* Is the judge a share of the tokens, or the same on every rank? */
+static bool judge_is_shared(const zoe_cache *c)
+{
+    return c->params.judge != ZOE_CACHE_JUDGE_EMBEDDING &&
+           c->params.judge != ZOE_CACHE_JUDGE_PROJECTION;
+}
+
 static void judge_shape(zoe_cache *c)
 {
     c->judge_type = ZOE_F32;
@@ -40,17 +47,25 @@ static void judge_shape(zoe_cache *c)
     }
 }
 
+void *zoe_cache_take(zoe_cache *c, size_t count, size_t size, size_t row, size_t branch)
+{
+    c->pieces[c->n_pieces++] =
+        (zoe_cache_piece){.at = c->arena.used, .bytes = count * size, .row = row, .branch = branch};
+    return zoe_arena_take(&c->arena, count, size);
+}
+
 static void lay_out_hidden(zoe_cache *c)
 {
     const size_t states = c->params.separate ? ZOE_CACHE_BRANCHES : 1;
     const size_t n = c->shape.tokens * c->shape.width;
+    const size_t judge = zoe_dtype_bytes(c->judge_type), kept = zoe_dtype_bytes(c->params.store);
     for (size_t b = 0; b < states; b++) {
-        if (c->judge_rows > 0)
-            c->buffers[b].judge = zoe_arena_take(&c->arena, c->judge_rows * c->judge_width,
-                                                 zoe_dtype_bytes(c->judge_type));
+        if (c->judge_width > 0)
+            c->buffers[b].judge =
+                zoe_cache_take(c, c->judge_rows * c->judge_width, judge,
+                               judge_is_shared(c) ? c->judge_width * judge : 0, b);
         for (size_t k = 0; k < c->factors; k++)
-            c->buffers[b].factor[k] =
-                zoe_arena_take(&c->arena, n, zoe_dtype_bytes(c->params.store));
+            c->buffers[b].factor[k] = zoe_cache_take(c, n, kept, c->shape.width * kept, b);
     }
 }
 
@@ -58,7 +73,9 @@ static void lay_out_hidden(zoe_cache *c)
 static void lay_out(zoe_cache *c)
 {
     const bool hidden = works_on_hidden(&c->params);
-    c->memory = zoe_arena_take(&c->arena, 1, sizeof *c->memory);
+    _Static_assert(sizeof *c->memory <= ZOE_CACHE_HEAD, "the head of a state has its room");
+    c->memory = zoe_arena_take(&c->arena, 1, ZOE_CACHE_HEAD);
+    c->n_pieces = 0;
     judge_shape(c);
     c->factors = hidden ? zoe_cache_series_factors(&c->params) : 0;
     if (hidden)
@@ -95,6 +112,16 @@ size_t zoe_cache_bytes(const zoe_cache_params *params, const zoe_cache_shape *sh
     zoe_cache c = dry(params, shape);
     lay_out(&c);
     return c.arena.used;
+}
+
+size_t zoe_cache_pieces(const zoe_cache_params *params, const zoe_cache_shape *shape,
+                        zoe_cache_piece pieces[ZOE_CACHE_PIECES], size_t *bytes)
+{
+    zoe_cache c = dry(params, shape);
+    lay_out(&c);
+    memcpy(pieces, c.pieces, c.n_pieces * sizeof *pieces);
+    *bytes = c.state_bytes;
+    return c.n_pieces;
 }
 
 /* The first field that no reader of keys would have filled like this; NULL: none. */
@@ -384,13 +411,6 @@ static zoe_status find_judge(zoe_context *ctx, zoe_cache *c, const zoe_cache_poi
         return zoe_fail(ctx, ZOE_INVALID, "%s: the network does not give what is to be compared",
                         c->method->name);
     return ZOE_OK;
-}
-
-/* Is the judge a share of the tokens, or the same on every rank? */
-static bool judge_is_shared(const zoe_cache *c)
-{
-    return c->params.judge != ZOE_CACHE_JUDGE_EMBEDDING &&
-           c->params.judge != ZOE_CACHE_JUDGE_PROJECTION;
 }
 
 static zoe_status compare(zoe_context *ctx, zoe_cache *c, cache_branch *s, const float *now,

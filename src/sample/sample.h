@@ -5,8 +5,13 @@
 #include "base/base.h"
 #include "zoetrope/solver.h"
 
-/* Whose schedule: the official Wan code's, or that of diffusers' scheduler of the same name. */
-typedef enum zoe_schedule_form { ZOE_SCHEDULE_WAN, ZOE_SCHEDULE_DIFFUSERS } zoe_schedule_form;
+/* Whose schedule: the official Wan code's, that of diffusers' scheduler of the same name, or a list of
+ * steps (zoe_schedule_new_list). */
+typedef enum zoe_schedule_form {
+    ZOE_SCHEDULE_WAN,
+    ZOE_SCHEDULE_DIFFUSERS,
+    ZOE_SCHEDULE_LIST
+} zoe_schedule_form;
 
 /* Noise levels of a run. sigma[0..steps], strictly falling, the last one 0; timestep[0..steps-1] as
  * the network is given it: whole numbers (cut, not rounded) for UniPC and DPM++, 1000 sigma for
@@ -24,6 +29,20 @@ typedef struct zoe_schedule {
  * Errors: ZOE_INVALID, ZOE_NOMEM; *schedule is then zeroed. */
 zoe_status zoe_schedule_new(zoe_context *ctx, zoe_schedule *schedule, zoe_solver_kind solver,
                             zoe_schedule_form form, size_t steps, double shift);
+
+/* Are these steps of a distilled model: n >= 1 numbers above 0 and up to 1000, strictly falling?
+ * ZOE_INVALID if not. */
+zoe_status zoe_step_list_check(zoe_context *ctx, const double *list, size_t n);
+/* The schedule of a distilled model, for Euler: with s = list[i] / 1000, which stands before the shift,
+ *
+ *   sigma[i] = shift s / (1 + (shift - 1) s), timestep[i] = 1000 sigma[i], sigma[n] = 0
+ *
+ * Source: denoising_step_list of LightX2V (lightx2v/models/schedulers/wan/step_distill/scheduler.py),
+ * which reads the same levels from a table of 1000 in f32; these are computed in f64 and rounded once.
+ * Errors: those of zoe_step_list_check; ZOE_INVALID (shift, levels that coincide), ZOE_NOMEM;
+ * *schedule is then zeroed. */
+zoe_status zoe_schedule_new_list(zoe_context *ctx, zoe_schedule *schedule, const double *list,
+                                 size_t n, double shift);
 void zoe_schedule_free(zoe_schedule *schedule);
 
 /* A multistep solver's state for latents of n values. All buffers are allocated here, none in a

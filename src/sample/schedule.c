@@ -1,4 +1,4 @@
-/* Sigma schedules: evenly spaced levels, bent by the shift towards the noisy end. */
+/* Sigma schedules: levels that are evenly spaced or listed, bent by the shift towards the noisy end. */
 #include "sample/sample.h"
 
 static const double TRAIN_STEPS = 1000.0;
@@ -105,7 +105,7 @@ static zoe_status fill(zoe_context *ctx, zoe_schedule *s)
     return ZOE_OK;
 }
 
-static zoe_status check(zoe_context *ctx, const zoe_schedule *s)
+static zoe_status check_levels(zoe_context *ctx, const zoe_schedule *s)
 {
     for (size_t i = 0; i < s->steps; i++)
         if (!(s->sigma[i] > s->sigma[i + 1]))
@@ -114,6 +114,12 @@ static zoe_status check(zoe_context *ctx, const zoe_schedule *s)
                             "they must fall; take fewer steps or a shift nearer to 1",
                             s->steps, s->shift, i, i + 1, (double)s->sigma[i],
                             (double)s->sigma[i + 1]);
+    return ZOE_OK;
+}
+
+static zoe_status check(zoe_context *ctx, const zoe_schedule *s)
+{
+    TRY(check_levels(ctx, s));
     /* The official solvers look their first step up by its timestep and take the second of two
      * equal ones; they then run past the end of the table. */
     if (s->steps > 1 && s->timestep[0] == s->timestep[1])
@@ -124,27 +130,74 @@ static zoe_status check(zoe_context *ctx, const zoe_schedule *s)
     return ZOE_OK;
 }
 
+/* Memory for the levels; what was taken before an error is the caller's to free. */
+static zoe_status take(zoe_context *ctx, zoe_schedule *s)
+{
+    size_t levels;
+    void *p;
+    if (!(s->shift > 0.0) || !isfinite(s->shift))
+        return zoe_fail(ctx, ZOE_INVALID, "shift is %g, a positive number is needed", s->shift);
+    if (!zoe_size_add(&levels, s->steps, 1))
+        return zoe_fail(ctx, ZOE_INVALID, "%zu sampling steps are too many", s->steps);
+    TRY(zoe_alloc(ctx, &p, levels, sizeof(float), "noise levels"));
+    s->sigma = p;
+    TRY(zoe_alloc(ctx, &p, s->steps, sizeof(float), "timesteps"));
+    s->timestep = p;
+    return ZOE_OK;
+}
+
 zoe_status zoe_schedule_new(zoe_context *ctx, zoe_schedule *schedule, zoe_solver_kind solver,
                             zoe_schedule_form form, size_t steps, double shift)
 {
     *schedule = (zoe_schedule){0};
     if (steps < 1)
         return zoe_fail(ctx, ZOE_INVALID, "0 sampling steps, at least 1 is needed");
-    if (!(shift > 0.0) || !isfinite(shift))
-        return zoe_fail(ctx, ZOE_INVALID, "shift is %g, a positive number is needed", shift);
-    size_t levels;
-    if (!zoe_size_add(&levels, steps, 1))
-        return zoe_fail(ctx, ZOE_INVALID, "%zu sampling steps are too many", steps);
-
     zoe_schedule s = {.solver = solver, .form = form, .steps = steps, .shift = shift};
     zoe_status status;
-    void *p;
-    TRY_GOTO(zoe_alloc(ctx, &p, levels, sizeof(float), "noise levels"));
-    s.sigma = p;
-    TRY_GOTO(zoe_alloc(ctx, &p, steps, sizeof(float), "timesteps"));
-    s.timestep = p;
+    TRY_GOTO(take(ctx, &s));
     TRY_GOTO(fill(ctx, &s));
     TRY_GOTO(check(ctx, &s));
+    *schedule = s;
+done:
+    if (status != ZOE_OK)
+        zoe_schedule_free(&s);
+    return status;
+}
+
+zoe_status zoe_step_list_check(zoe_context *ctx, const double *list, size_t n)
+{
+    if (n < 1)
+        return zoe_fail(ctx, ZOE_INVALID, "step list: it is empty, at least 1 step is needed");
+    for (size_t i = 0; i < n; i++) {
+        if (!(list[i] > 0.0 && list[i] <= TRAIN_STEPS))
+            return zoe_fail(ctx, ZOE_INVALID,
+                            "step list: step %zu is %g; above 0 and up to %g is wanted", i + 1,
+                            list[i], TRAIN_STEPS);
+        if (i > 0 && !(list[i] < list[i - 1]))
+            return zoe_fail(
+                ctx, ZOE_INVALID,
+                "step list: %g stands after %g; from noise to none, each step below the "
+                "one before it, is wanted",
+                list[i], list[i - 1]);
+    }
+    return ZOE_OK;
+}
+
+zoe_status zoe_schedule_new_list(zoe_context *ctx, zoe_schedule *schedule, const double *list,
+                                 size_t n, double shift)
+{
+    *schedule = (zoe_schedule){0};
+    TRY(zoe_step_list_check(ctx, list, n));
+    zoe_schedule s = {
+        .solver = ZOE_SOLVER_EULER, .form = ZOE_SCHEDULE_LIST, .steps = n, .shift = shift};
+    zoe_status status;
+    TRY_GOTO(take(ctx, &s));
+    for (size_t i = 0; i < n; i++) {
+        s.sigma[i] = (float)shifted(list[i] / TRAIN_STEPS, shift);
+        s.timestep[i] = s.sigma[i] * (float)TRAIN_STEPS;
+    }
+    s.sigma[n] = 0.0f;
+    TRY_GOTO(check_levels(ctx, &s));
     *schedule = s;
 done:
     if (status != ZOE_OK)

@@ -206,6 +206,119 @@ static void impossible_schedules_are_refused(void **state)
     refuse(state, unipc, wan, SIZE_MAX - 1, 5.0, ZOE_NOMEM, "noise levels");
 }
 
+/* Levels and timesteps as torch computes them in f32 by LightX2V's way: a table of 1000 levels, linspace(1,
+ * 0, 1001) with the shift, of which the list takes some. That table is up to two bits off. */
+static void listed_steps(void **state)
+{
+    static const struct {
+        size_t n;
+        double list[6], shift;
+        float sigma[6], timestep[6];
+        bool exact;
+    } rows[] = {
+        {4,
+         {1000, 750, 500, 250},
+         5.0,
+         {1.0f, 0.9375f, 0.833333313f, 0.625f},
+         {1000.0f, 937.5f, 833.333313f, 625.0f},
+         true},
+        {4,
+         {1000, 750, 500, 250},
+         1.0,
+         {1.0f, 0.75f, 0.5f, 0.25f},
+         {1000.0f, 750.0f, 500.0f, 250.0f},
+         true},
+        {4,
+         {1000, 750, 500, 250},
+         12.0,
+         {1.0f, 0.972972989f, 0.923076928f, 0.800000012f},
+         {1000.0f, 972.972961f, 923.076904f, 800.0f},
+         true},
+        {4,
+         {1000, 750, 500, 250},
+         16.0,
+         {1.0f, 0.979591846f, 0.941176474f, 0.842105269f},
+         {1000.0f, 979.591858f, 941.176453f, 842.105286f},
+         true},
+        {6,
+         {1000, 833, 667, 500, 333, 167},
+         3.0,
+         {1.0f, 0.937359393f, 0.857326388f, 0.75f, 0.599639833f, 0.375562251f},
+         {1000.0f, 937.359375f, 857.326416f, 750.0f, 599.639832f, 375.562256f},
+         false},
+        {3,
+         {999, 500, 1},
+         5.0,
+         {0.999799788f, 0.833333313f, 0.0049800803f},
+         {999.799805f, 833.333313f, 4.98008013f},
+         false},
+    };
+    for (size_t k = 0; k < COUNT(rows); k++) {
+        zoe_schedule s;
+        assert_int_equal(zoe_schedule_new_list(*state, &s, rows[k].list, rows[k].n, rows[k].shift),
+                         ZOE_OK);
+        assert_int_equal(s.steps, rows[k].n);
+        assert_int_equal(s.solver, ZOE_SOLVER_EULER);
+        assert_int_equal(s.form, ZOE_SCHEDULE_LIST);
+        assert_true(s.shift == rows[k].shift);
+        assert_true(s.sigma[s.steps] == 0.0f);
+        for (size_t i = 0; i < s.steps; i++) {
+            const float slack = rows[k].exact ? 0.0f : 2.4e-7f;
+            assert_true(fabsf(s.sigma[i] - rows[k].sigma[i]) <= slack * rows[k].sigma[i]);
+            assert_true(fabsf(s.timestep[i] - rows[k].timestep[i]) <= slack * rows[k].timestep[i]);
+        }
+        zoe_schedule_free(&s);
+        assert_null(s.sigma);
+    }
+}
+
+/* The list of evenly spaced steps is the even schedule, to the bit. */
+static void a_list_of_even_steps(void **state)
+{
+    static const double list[] = {1000, 875, 750, 625, 500, 375, 250, 125};
+    zoe_schedule s, even = schedule_of(state, ZOE_SOLVER_EULER, ZOE_SCHEDULE_WAN, 8, 7.0);
+    assert_int_equal(zoe_schedule_new_list(*state, &s, list, 8, 7.0), ZOE_OK);
+    assert_memory_equal(s.sigma, even.sigma, 9 * sizeof *s.sigma);
+    assert_memory_equal(s.timestep, even.timestep, 8 * sizeof *s.timestep);
+    zoe_schedule_free(&s);
+    zoe_schedule_free(&even);
+}
+
+static void impossible_lists_are_refused(void **state)
+{
+    static const struct {
+        size_t n;
+        double list[3], shift;
+        const char *word;
+    } rows[] = {
+        {0, {0}, 5.0, "it is empty"},
+        {3, {1000.1, 500, 250}, 5.0, "step 1 is 1000.1"},
+        {3, {1000, 500, 0}, 5.0, "step 3 is 0"},
+        {3, {1000, -500, 0}, 5.0, "step 2 is -500"},
+        {3, {1000, (double)NAN, 1}, 5.0, "step 2 is"},
+        {3, {(double)INFINITY, 5, 1}, 5.0, "step 1 is inf"},
+        {3, {1000, 500, 500}, 5.0, "500 stands after 500"},
+        {3, {250, 500, 1000}, 5.0, "500 stands after 250"},
+        {3, {1000, 500, 250}, 0.0, "shift is 0"},
+        {3, {1000, 500, 250}, (double)NAN, "shift is"},
+        {3, {1000, 500, 250}, 1e30, "must fall"},
+        {2, {1000, 999.9999999}, 5.0, "must fall"},
+        {1, {1e-300}, 5.0, "must fall"},
+    };
+    for (size_t k = 0; k < COUNT(rows); k++) {
+        zoe_context *ctx = *state;
+        zoe_schedule s;
+        zoe_context_clear(ctx);
+        assert_int_equal(zoe_schedule_new_list(ctx, &s, rows[k].list, rows[k].n, rows[k].shift),
+                         ZOE_INVALID);
+        if (!strstr(zoe_context_message(ctx), rows[k].word))
+            fail_msg("\"%s\" lacks \"%s\"", zoe_context_message(ctx), rows[k].word);
+        assert_null(s.sigma);
+        assert_null(s.timestep);
+        assert_int_equal(s.steps, 0);
+    }
+}
+
 static void failing_memory_leaves_nothing(void **state)
 {
     for (size_t n = 1; n <= 2; n++) {
@@ -217,6 +330,12 @@ static void failing_memory_leaves_nothing(void **state)
         assert_int_equal(status, ZOE_NOMEM);
         assert_null(s.sigma);
         assert_null(s.timestep);
+
+        zoe_alloc_fail_at(n);
+        const zoe_status listed = zoe_schedule_new_list(*state, &s, (const double[]){1000}, 1, 5.0);
+        zoe_alloc_fail_at(0);
+        assert_int_equal(listed, ZOE_NOMEM);
+        assert_null(s.sigma);
     }
 }
 
@@ -231,6 +350,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(dpmpp_of_diffusers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(levels_fall_for_all_kinds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(impossible_schedules_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(listed_steps, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_list_of_even_steps, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(impossible_lists_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failing_memory_leaves_nothing, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
