@@ -3,6 +3,7 @@
 #define ZOETROPE_H
 
 #include "zoetrope/cache.h"
+#include "zoetrope/comm.h"
 #include "zoetrope/inspect.h"
 #include "zoetrope/job.h"
 #include "zoetrope/op.h"
