@@ -5,6 +5,7 @@
 #define ZOE_MODEL_H
 
 #include "base/base.h"
+#include "comm/comm.h"
 #include "store/store.h"
 #include "zoetrope/op.h"
 
@@ -21,6 +22,16 @@ typedef struct zoe_bytes {
     size_t weights; /* copies made at load beside the mapped file */
     size_t work;    /* activations, caches and operator workspaces */
 } zoe_bytes;
+
+/* ---- weights that memory cannot hold whole ---- */
+
+/* How the layers of a network are streamed: a thread reads the next one from the mapped file while this
+ * one computes, and each is let go after it ran, so that no more than two of them are in memory beside
+ * those that stay. docs/MEMORY.md has it whole. */
+typedef struct zoe_stream_plan {
+    size_t resident; /* the first layers, which stay once they are there */
+    bool forget;     /* what is let go need not stay in the system's page cache either */
+} zoe_stream_plan;
 
 /* ---- what a store has too little or too much of ---- */
 
@@ -53,6 +64,25 @@ size_t zoe_umt5_work_bytes(const zoe_context *ctx, const zoe_umt5 *umt5, size_t 
  * dim] f32. Errors: ZOE_INVALID (an id outside the vocabulary), ZOE_NOMEM, ZOE_CANCELLED. */
 zoe_status zoe_umt5_encode(zoe_context *ctx, const zoe_umt5 *umt5, float *out, const int32_t *ids,
                            size_t count, size_t valid, const zoe_probe *probe);
+
+/* Several texts in one walk over the weights, at most ZOE_UMT5_TEXTS. */
+typedef struct zoe_umt5_text {
+    float *out;
+    const int32_t *ids;
+    size_t count, valid;
+} zoe_umt5_text;
+enum { ZOE_UMT5_TEXTS = 2 };
+zoe_status zoe_umt5_encode_all(zoe_context *ctx, const zoe_umt5 *umt5, const zoe_umt5_text *texts,
+                               size_t n, const zoe_probe *probe);
+/* Its work memory for so many tokens each. */
+size_t zoe_umt5_work_bytes_all(const zoe_context *ctx, const zoe_umt5 *umt5, const size_t *counts,
+                               size_t n);
+
+/* As zoe_wan_stream and its companions. */
+zoe_status zoe_umt5_stream(zoe_context *ctx, zoe_umt5 *umt5, const zoe_store *store,
+                           zoe_stream_plan plan);
+size_t zoe_umt5_streamed_bytes(const zoe_umt5 *umt5, const zoe_store *store, size_t resident);
+size_t zoe_umt5_layers(const zoe_umt5 *umt5);
 
 /* Bucket 0..buckets-1 of the relative position key - query. Source: Raffel et al. 2020 (arXiv
  * 1910.10683), the bidirectional form, thresholds exact in integers for 32 buckets and maximal
@@ -93,8 +123,8 @@ typedef struct zoe_wan zoe_wan;
 /* Opens the network in a store that has official names. config may be NULL: what it does not say
  * comes from the shapes, and head width 128, text length 512 (spec: the official files leave most
  * fields out). Errors: ZOE_MISSING, ZOE_FORMAT (shapes or config contradict), ZOE_UNSUPPORTED (a
- * Wan relative that needs other inputs: VACE, S2V, Animate, camera control, CLIP branch; named by
- * the tensor that tells it). */
+ * Wan relative that needs other inputs: VACE, S2V, Animate, camera control; named by the tensor that
+ * tells it). */
 zoe_status zoe_wan_open(zoe_context *ctx, zoe_wan **wan, const zoe_store *store,
                         const zoe_config *config, bool bf16);
 void zoe_wan_close(zoe_wan *wan);
@@ -104,6 +134,31 @@ const zoe_wan_dims *zoe_wan_dims_of(const zoe_wan *wan);
 const char *zoe_wan_relative(const zoe_store *store, const char **sign);
 /* Bytes of the weights that zoe_wan_open copies beside the store. */
 size_t zoe_wan_weight_bytes(const zoe_wan *wan);
+
+/* From now on every pass, and the making of texts and of int8 weights, streams the weights of the blocks
+ * from the store, which must stay open; the first plan.resident blocks stay. Results have the same
+ * bytes. Ends with zoe_wan_stream_end or zoe_wan_close. Errors: ZOE_NOMEM, ZOE_INTERNAL (no thread). */
+zoe_status zoe_wan_stream(zoe_context *ctx, zoe_wan *wan, const zoe_store *store,
+                          zoe_stream_plan plan);
+void zoe_wan_stream_end(zoe_wan *wan);
+/* The same, but each rank of comm keeps only its share of every block in memory, and a block's bytes are
+ * gathered before it runs, while the one before computes. All ranks of comm run the same passes, in which
+ * the same blocks run; comm must outlive it, and NULL changes nothing. Bytes sent in a pass: of each block
+ * that runs, this rank's share to each of the others. Errors: ZOE_NOMEM; of the passes: also those of
+ * exchanges. */
+zoe_status zoe_wan_shard(zoe_context *ctx, zoe_wan *wan, const zoe_store *store, zoe_comm *comm);
+size_t zoe_wan_shard_bytes(const zoe_wan *wan); /* of its buffers */
+/* Bytes that one of so many ranks sends of the weights in a pass in which every block runs. */
+uint64_t zoe_wan_shard_sent(const zoe_wan *wan, size_t ranks, size_t rank);
+/* Mapped bytes of the store that are in memory at once after zoe_wan_stream. */
+size_t zoe_wan_streamed_bytes(const zoe_wan *wan, const zoe_store *store, size_t resident);
+/* What was read since zoe_wan_stream, from the disk or from the system's page cache; how long that
+ * took, and how long blocks waited for it. */
+typedef struct zoe_stream_count {
+    size_t bytes;
+    double reading, waiting; /* seconds */
+} zoe_stream_count;
+zoe_stream_count zoe_wan_stream_count(const zoe_wan *wan);
 
 /* Adds a LoRA, opened for this network's store, times a strength. The weights stay as they are: its
  * products run beside theirs, from the LoRA's store, which must stay open as long as the network;
@@ -141,6 +196,11 @@ zoe_status zoe_wan_text_new(zoe_context *ctx, zoe_wan_text **text, const zoe_wan
 zoe_status zoe_wan_text_new_with_image(zoe_context *ctx, zoe_wan_text **text, const zoe_wan *wan,
                                        const float *context, size_t rows, const float *image,
                                        size_t image_rows, const zoe_probe *probe);
+/* Those of several prompts, in one walk over the weights. text[n]; after an error all are NULL. */
+enum { ZOE_WAN_TEXTS = 2 };
+zoe_status zoe_wan_texts_new(zoe_context *ctx, zoe_wan_text **text, const zoe_wan *wan, size_t n,
+                             const float *const *context, const size_t *rows, const float *image,
+                             size_t image_rows);
 void zoe_wan_text_free(zoe_wan_text *text);
 /* Bytes of one zoe_wan_text for so many context and image rows, and of the scratch while it is made. */
 zoe_bytes zoe_wan_text_bytes(const zoe_wan_dims *dims, bool bf16, size_t rows, size_t image_rows);
@@ -153,12 +213,25 @@ zoe_status zoe_wan_work_new(zoe_context *ctx, zoe_wan_work **work, const zoe_wan
 void zoe_wan_work_free(zoe_wan_work *work);
 size_t zoe_wan_work_bytes(const zoe_context *ctx, const zoe_wan_dims *dims, bool bf16, size_t f,
                           size_t h, size_t w);
+/* The same for one of several ranks that share the tokens, each of which runs every pass, also if it has
+ * no tokens; the sequence must outlive it. All ranks get the whole velocity, with the same bytes. With
+ * Ulysses alone they are those of a single rank. Errors of a pass: also those of exchanges. */
+zoe_status zoe_wan_work_new_on(zoe_context *ctx, zoe_wan_work **work, const zoe_wan_dims *dims,
+                               bool bf16, size_t f, size_t h, size_t w,
+                               const zoe_sequence *sequence);
+size_t zoe_wan_work_bytes_on(const zoe_context *ctx, const zoe_wan_dims *dims, bool bf16, size_t f,
+                             size_t h, size_t w, const zoe_place *place);
+/* The tokens of this rank. */
+zoe_span zoe_wan_work_tokens(const zoe_wan_work *work);
+/* Bytes that the rank sends in one pass in which every block runs. */
+uint64_t zoe_wan_sent(const zoe_wan_dims *dims, bool bf16, size_t f, size_t h, size_t w,
+                      const zoe_place *place);
 
 /* Where a pass is: before a block, or after the last one. The vectors are those of the tokens that are
  * made, and there at block 0 only. */
 typedef struct zoe_wan_point {
     size_t block;
-    float *hidden;              /* [tokens, dim] */
+    float *hidden;              /* [tokens of zoe_wan_work_tokens, dim] */
     const float *embedding;     /* [dim]: of the timestep */
     const float *projection;    /* [6, dim]: modulations made from it */
     const float *shift, *scale; /* [dim]: of the first norm of block 0 */
@@ -183,6 +256,17 @@ zoe_status zoe_wan_forward_still(zoe_context *ctx, const zoe_wan *wan, zoe_wan_w
                                  const zoe_wan_text *text, double t, size_t still_frames,
                                  const zoe_probe *probe);
 
+/* Two passes over the same latent, for two prompts, in one walk over the blocks, so that each weight is
+ * read once. The bytes are those of two passes. The work space needs zoe_wan_work_pair and has no
+ * route (ZOE_INVALID). */
+zoe_status zoe_wan_forward_pair(zoe_context *ctx, const zoe_wan *wan, zoe_wan_work *work,
+                                float *const velocity[2], const float *latent,
+                                const float *condition, const zoe_wan_text *const text[2], double t,
+                                size_t still_frames);
+/* Takes memory for the second pass: zoe_wan_pair_bytes. */
+zoe_status zoe_wan_work_pair(zoe_context *ctx, zoe_wan_work *work);
+size_t zoe_wan_pair_bytes(const zoe_wan_dims *dims, size_t f, size_t h, size_t w);
+
 /* ---- Wan VAE, 2.1 (16 channels) and 2.2 (48) ---- */
 
 typedef struct zoe_vae zoe_vae;
@@ -193,7 +277,7 @@ void zoe_vae_close(zoe_vae *vae);
 size_t zoe_vae_channels(const zoe_vae *vae);     /* z */
 size_t zoe_vae_stride(const zoe_vae *vae);       /* pixels a side to a latent position: 8 or 16 */
 size_t zoe_vae_weight_bytes(const zoe_vae *vae); /* packed copies of the encoder or the decoder */
-/* Buffers of zoe_vae_encode and zoe_vae_decode with these arguments. */
+/* Buffers of zoe_vae_encode and zoe_vae_decode with these arguments, on this rank. */
 size_t zoe_vae_encode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t F, size_t H,
                             size_t W);
 size_t zoe_vae_decode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t f, size_t h,
@@ -205,6 +289,49 @@ size_t zoe_vae_decode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t f
  * 512 MiB and bands less than that, as they do unless the clip is long; ZOE_VAE_WHOLE: never. */
 #define ZOE_VAE_WHOLE SIZE_MAX
 zoe_status zoe_vae_set_band(zoe_context *ctx, zoe_vae *vae, size_t rows);
+
+/* How frames are shared between ranks: rows x columns of patches, of which rank r has the one in row r
+ * / columns and column r mod columns. */
+typedef struct zoe_vae_grid {
+    size_t rows, columns;
+} zoe_vae_grid;
+
+/* The grid for latent frames of h x w, all at least 1, and at most so many ranks: the one with the
+ * smallest largest patch, among these that with the least border between patches, then that with more
+ * rows. Any number of ranks will do; what is more than there can be patches has none. */
+zoe_vae_grid zoe_vae_grid_choose(size_t ranks, size_t h, size_t w);
+/* The latent rows (columns) of part i, of n that are cut into so many parts: in pairs, as evenly as can
+ * be, the first parts the larger ones; an odd one is the last. */
+zoe_span zoe_vae_grid_share(size_t n, size_t parts, size_t i);
+
+/* Frames are shared between the first `ranks` of comm (0, or more than there are: all). Every rank of
+ * comm then calls zoe_vae_encode and zoe_vae_decode, with the same sizes and with a probe or without
+ * one; the results have the bytes of one rank. All have the picture and the latent and all get the
+ * latent; frames go to the sink of rank 0, whose probe alone is called, with whole frames. If one fails,
+ * comm does (zoe_comm_fail). comm NULL, as at first: one rank. It must stay while vae does.
+ * Errors: ZOE_INVALID (several ranks and bands of rows that were asked for). */
+zoe_status zoe_vae_set_ranks(zoe_context *ctx, zoe_vae *vae, zoe_comm *comm, size_t ranks);
+/* The frames are then cut into this grid, of no more patches than ranks, rather than the best one. A grid
+ * with more rows or columns than pairs of latent ones ends encoding and decoding with ZOE_INVALID. */
+zoe_status zoe_vae_set_grid(zoe_context *ctx, zoe_vae *vae, zoe_vae_grid grid);
+
+/* What one rank of so many, of which the first `workers` share the frames, needs and sends in
+ * zoe_vae_encode and zoe_vae_decode without a probe, for plans; no ranks need be there. */
+typedef struct zoe_vae_need {
+    size_t bytes; /* of buffers; SIZE_MAX: they cannot be told */
+    zoe_traffic traffic;
+    zoe_traffic ends; /* of it: the latent to all, or frames to the first rank */
+    zoe_traffic keys; /* of it: keys and values of attention; the rest are edges of patches */
+    bool weights;     /* does it have a patch, and so need the packed weights? */
+} zoe_vae_need;
+zoe_vae_need zoe_vae_encode_need(const zoe_context *ctx, const zoe_vae *vae, size_t F, size_t H,
+                                 size_t W, size_t ranks, size_t workers, size_t rank);
+zoe_vae_need zoe_vae_decode_need(const zoe_context *ctx, const zoe_vae *vae, size_t f, size_t h,
+                                 size_t w, size_t ranks, size_t workers, size_t rank);
+
+/* Multiplications and additions that a clip of F = 4 n + 1 frames of H x W takes, each way; of
+ * convolutions, as the textbook does them. */
+double zoe_vae_work(const zoe_vae *vae, bool encode, size_t F, size_t H, size_t W);
 
 /* Fills frame `index`, [H, W, 3] f32 in [-1, 1] (channels last). */
 typedef zoe_status (*zoe_frame_source)(void *user, float *frame, size_t index);

@@ -1,6 +1,6 @@
 /* The umT5 encoder: T5 v1.1 blocks with a table of relative positions in every block and unscaled
  * attention. Source: Chung et al. 2023 (arXiv 2304.09151); Wan2.2 wan/modules/t5.py. */
-#include "model/model.h"
+#include "model/feed.h"
 #include "model/weights.h"
 
 #include <stdio.h>
@@ -20,9 +20,11 @@ struct zoe_umt5 {
     umt5_block *blocks;
     float *norm; /* [dim] */
     zoe_vectors vectors;
+    const zoe_store *store;
+    zoe_feed *feed; /* NULL: all weights are in memory, or the system sees to it */
 };
 
-/* Buffers of one encode call. */
+/* A text on its way, and buffers, of which all but x are scratch that texts share. */
 typedef struct umt5_run {
     const zoe_umt5 *m;
     size_t L, keys; /* rows computed; the first `keys` of them are real tokens */
@@ -105,6 +107,7 @@ zoe_status zoe_umt5_open(zoe_context *ctx, zoe_umt5 **umt5, const zoe_store *sto
     zoe_umt5 *m = p;
     zoe_status status;
     m->bf16 = bf16;
+    m->store = store;
     m->vectors.round = bf16;
     TRY_GOTO(infer_dims(ctx, m, store));
     TRY_GOTO(zoe_alloc_zero(ctx, &p, m->layers, sizeof *m->blocks, "text encoder"));
@@ -124,6 +127,7 @@ void zoe_umt5_close(zoe_umt5 *umt5)
 {
     if (!umt5)
         return;
+    zoe_feed_free(umt5->feed);
     zoe_vectors_free(&umt5->vectors);
     zoe_free(umt5->blocks);
     zoe_free(umt5);
@@ -181,12 +185,16 @@ static size_t operator_bytes(const zoe_context *ctx, const umt5_run *r)
     return bytes;
 }
 
-/* Lays the buffers out. With an arena of zeroes, sizes are only counted. */
-static zoe_status lay_out(zoe_context *ctx, umt5_run *r, zoe_arena *arena)
+static zoe_dtype type_of(const zoe_umt5 *m)
+{
+    return m->bf16 ? ZOE_BF16 : ZOE_F32;
+}
+
+/* Lays out the scratch of a text. */
+static void lay_out_scratch(const zoe_context *ctx, umt5_run *r, zoe_arena *arena)
 {
     const zoe_umt5 *m = r->m;
-    const zoe_dtype type = m->bf16 ? ZOE_BF16 : ZOE_F32;
-    r->x = zoe_arena_2d(arena, type, r->L, m->dim);
+    const zoe_dtype type = type_of(m);
     r->h = zoe_arena_2d(arena, type, r->L, m->dim);
     r->q = zoe_arena_2d(arena, type, r->L, m->inner);
     r->k = zoe_arena_2d(arena, type, r->L, m->inner);
@@ -197,15 +205,38 @@ static zoe_status lay_out(zoe_context *ctx, umt5_run *r, zoe_arena *arena)
     r->bias = zoe_arena_take(arena, m->heads * bias_span(r), sizeof *r->bias);
     r->work.bytes = operator_bytes(ctx, r);
     r->work.data = zoe_arena_take(arena, r->work.bytes, 1);
-    return zoe_arena_status(ctx, arena, "text encoder");
+}
+
+/* Lays out all of them: an x each, and behind these scratch for the one that takes most. With an arena
+ * of zeroes, sizes are only counted. */
+static void lay_out(const zoe_context *ctx, umt5_run *runs, size_t n, zoe_arena *arena)
+{
+    for (size_t i = 0; i < n; i++)
+        runs[i].x = zoe_arena_2d(arena, type_of(runs[i].m), runs[i].L, runs[i].m->dim);
+    const size_t begin = arena->used;
+    size_t end = begin;
+    for (size_t i = 0; i < n; i++) {
+        arena->used = begin;
+        lay_out_scratch(ctx, &runs[i], arena);
+        end = zoe_max(end, arena->used);
+    }
+    arena->used = end;
+}
+
+size_t zoe_umt5_work_bytes_all(const zoe_context *ctx, const zoe_umt5 *umt5, const size_t *counts,
+                               size_t n)
+{
+    umt5_run runs[ZOE_UMT5_TEXTS];
+    zoe_arena arena = {0};
+    for (size_t i = 0; i < n; i++)
+        runs[i] = (umt5_run){.m = umt5, .L = counts[i], .keys = counts[i]};
+    lay_out(ctx, runs, n, &arena);
+    return arena.used;
 }
 
 size_t zoe_umt5_work_bytes(const zoe_context *ctx, const zoe_umt5 *umt5, size_t tokens)
 {
-    umt5_run r = {.m = umt5, .L = tokens, .keys = tokens};
-    zoe_arena arena = {0};
-    lay_out((zoe_context *)(uintptr_t)ctx, &r, &arena);
-    return arena.used;
+    return zoe_umt5_work_bytes_all(ctx, umt5, &tokens, 1);
 }
 
 static void fill_bias(const umt5_run *r, const float *positions)
@@ -286,7 +317,10 @@ static void embed_row(const umt5_run *r, size_t i, size_t id)
 static zoe_status embed(zoe_context *ctx, const umt5_run *r, const int32_t *ids)
 {
     const zoe_umt5 *m = r->m;
+    enum { ROWS = 16 };
     for (size_t i = 0; i < r->L; i++) {
+        if (m->feed && i % ROWS == 0) /* the system may map 2 MiB around every row */
+            zoe_store_drop_tensor(m->store, m->embedding);
         if (ids[i] < 0 || (size_t)ids[i] >= m->vocab)
             return zoe_fail(ctx, ZOE_INVALID,
                             "token %zu has id %d, the text encoder knows 0 to %zu: tokenizer and "
@@ -294,29 +328,138 @@ static zoe_status embed(zoe_context *ctx, const umt5_run *r, const int32_t *ids)
                             i, (int)ids[i], m->vocab - 1);
         embed_row(r, i, (size_t)ids[i]);
     }
+    if (m->feed)
+        zoe_store_drop_tensor(m->store, m->embedding);
     return ZOE_OK;
+}
+
+static zoe_status run_blocks(zoe_context *ctx, umt5_run *runs, size_t n)
+{
+    const zoe_umt5 *m = runs[0].m;
+    zoe_status status = ZOE_OK;
+    for (size_t i = 0; i < m->layers; i++) {
+        TRY_GOTO(zoe_feed_take(ctx, m->feed, i));
+        for (size_t k = 0; k < n; k++) {
+            TRY_GOTO(zoe_check_cancel(ctx));
+            TRY_GOTO(run_block(ctx, &runs[k], i));
+        }
+        zoe_feed_release(m->feed, i);
+    }
+done:
+    zoe_feed_end(m->feed);
+    return status;
+}
+
+static zoe_status finish(zoe_context *ctx, const umt5_run *r, float *out)
+{
+    TRY(norm(ctx, r->h, r->x, r->m->norm, r->m->dim));
+    zoe_probe_see(r->probe, "out", r->h);
+    zoe_widen(out, r->h.data, r->h.dtype, r->L * r->m->dim);
+    return ZOE_OK;
+}
+
+zoe_status zoe_umt5_encode_all(zoe_context *ctx, const zoe_umt5 *umt5, const zoe_umt5_text *texts,
+                               size_t n, const zoe_probe *probe)
+{
+    umt5_run runs[ZOE_UMT5_TEXTS];
+    size_t counts[ZOE_UMT5_TEXTS];
+    zoe_arena arena = {0};
+    zoe_status status;
+    if (n == 0 || n > ZOE_UMT5_TEXTS)
+        return zoe_fail(ctx, ZOE_INVALID, "text encoder: %zu texts at once, 1 to %d are taken", n,
+                        (int)ZOE_UMT5_TEXTS);
+    for (size_t i = 0; i < n; i++) {
+        const zoe_umt5_text *t = &texts[i];
+        if (t->valid == 0 || t->valid > t->count)
+            return zoe_fail(ctx, ZOE_INVALID, "text encoder: %zu of %zu tokens are real", t->valid,
+                            t->count);
+        runs[i] = (umt5_run){.m = umt5, .L = t->count, .keys = t->valid, .probe = probe};
+        counts[i] = t->count;
+    }
+    TRY(zoe_arena_new(ctx, &arena, zoe_umt5_work_bytes_all(ctx, umt5, counts, n), "text encoder"));
+    lay_out(ctx, runs, n, &arena);
+    TRY_GOTO(zoe_arena_status(ctx, &arena, "text encoder"));
+    zoe_feed_begin(ctx, umt5->feed);
+    for (size_t i = 0; i < n; i++) {
+        TRY_GOTO(embed(ctx, &runs[i], texts[i].ids));
+        zoe_probe_see(probe, "embed", runs[i].x);
+    }
+    TRY_GOTO(run_blocks(ctx, runs, n));
+    for (size_t i = 0; i < n; i++)
+        TRY_GOTO(finish(ctx, &runs[i], texts[i].out));
+done:
+    zoe_feed_end(umt5->feed);
+    zoe_arena_free(&arena);
+    return status;
 }
 
 zoe_status zoe_umt5_encode(zoe_context *ctx, const zoe_umt5 *umt5, float *out, const int32_t *ids,
                            size_t count, size_t valid, const zoe_probe *probe)
 {
-    umt5_run r = {.m = umt5, .L = count, .keys = valid, .probe = probe};
-    if (valid == 0 || valid > count)
-        return zoe_fail(ctx, ZOE_INVALID, "text encoder: %zu of %zu tokens are real", valid, count);
-    zoe_arena arena = {0};
+    const zoe_umt5_text text = {out, ids, count, valid};
+    return zoe_umt5_encode_all(ctx, umt5, &text, 1, probe);
+}
+
+/* ---- streaming ---- */
+
+enum {
+    MATRICES = 7,
+    EMBEDDED = 64 << 20 /* bytes of the embedding that are mapped at once, at most */
+};
+
+static void matrices(zoe_tensor list[MATRICES], const zoe_umt5 *m, size_t i)
+{
+    const umt5_block *b = &m->blocks[i];
+    const zoe_tensor all[MATRICES] = {b->q, b->k, b->v, b->o, b->gate, b->up, b->down};
+    memcpy(list, all, sizeof all);
+}
+
+static size_t block_bytes(const void *user, size_t i)
+{
+    const zoe_umt5 *m = user;
+    zoe_tensor list[MATRICES];
+    size_t sum = 0;
+    matrices(list, m, i);
+    for (size_t j = 0; j < MATRICES; j++)
+        sum += zoe_feed_tensor_bytes(m->store, list[j]);
+    return sum;
+}
+
+size_t zoe_umt5_streamed_bytes(const zoe_umt5 *umt5, const zoe_store *store, size_t resident)
+{
+    const size_t embedding = zoe_feed_tensor_bytes(store, umt5->embedding);
+    size_t rest = zoe_store_bytes(store), streamed = embedding, sum;
+    for (size_t i = 0; i < umt5->layers; i++)
+        streamed += block_bytes(umt5, i);
+    rest -= streamed < rest ? streamed : rest;
+    rest += embedding < EMBEDDED ? embedding : EMBEDDED;
+    return zoe_size_add(&sum, rest, zoe_feed_held(block_bytes, umt5, umt5->layers, resident))
+               ? sum
+               : SIZE_MAX;
+}
+
+size_t zoe_umt5_layers(const zoe_umt5 *umt5)
+{
+    return umt5->layers;
+}
+
+zoe_status zoe_umt5_stream(zoe_context *ctx, zoe_umt5 *umt5, const zoe_store *store,
+                           zoe_stream_plan plan)
+{
     zoe_status status;
-    TRY(zoe_arena_new(ctx, &arena, zoe_umt5_work_bytes(ctx, umt5, count), "text encoder"));
-    TRY_GOTO(lay_out(ctx, &r, &arena));
-    TRY_GOTO(embed(ctx, &r, ids));
-    zoe_probe_see(probe, "embed", r.x);
+    zoe_feed_free(umt5->feed);
+    TRY(zoe_feed_new(ctx, &umt5->feed, store, umt5->layers, plan));
     for (size_t i = 0; i < umt5->layers; i++) {
-        TRY_GOTO(zoe_check_cancel(ctx));
-        TRY_GOTO(run_block(ctx, &r, i));
+        zoe_tensor list[MATRICES];
+        matrices(list, umt5, i);
+        for (size_t j = 0; j < MATRICES; j++)
+            TRY_GOTO(zoe_feed_add(ctx, umt5->feed, i, list[j]));
     }
-    TRY_GOTO(norm(ctx, r.h, r.x, umt5->norm, umt5->dim));
-    zoe_probe_see(probe, "out", r.h);
-    zoe_widen(out, r.h.data, r.h.dtype, count * umt5->dim);
+    status = zoe_feed_start(ctx, umt5->feed);
 done:
-    zoe_arena_free(&arena);
+    if (status != ZOE_OK) {
+        zoe_feed_free(umt5->feed);
+        umt5->feed = NULL;
+    }
     return status;
 }

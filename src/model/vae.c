@@ -1,6 +1,6 @@
 /* Wan VAE: frames to latent and back, in chunks.
  * Source: Wan2.1 wan/modules/vae.py and Wan2.2 wan/modules/vae2_2.py, classes WanVAE_. */
-#include "model/vae.h"
+#include "model/vae_plan.h"
 
 static const float mean21[16] = {-0.7571f, -0.7089f, -0.9113f, 0.1075f,  -0.1745f, 0.9653f,
                                  -0.1517f, 1.5508f,  0.4134f,  -0.0715f, 0.5517f,  -0.3632f,
@@ -27,156 +27,14 @@ const vae_form zoe_vae_forms[2] = {
     {"Wan 2.2", VAE_Z_MAX, 2, 16, mean22, std22},
 };
 
-enum { FRAME_STRIDE = 4 /* frames to a latent frame, but for the first */ };
-
-/* Buffers up to this size are not worth bands, which take some 5 % more time: each call turns the
- * weights of Winograd's form anew. */
-#define FEW_BYTES ((size_t)512 << 20)
-
-/* ---- how a pass is cut ---- */
-
-/* A pass over a clip: the part with attention, and the large one, which may run in bands, each with
- * what lies between them kept for the whole clip; or both as one run, chunk after chunk. */
-typedef struct pass {
-    bool banded;
-    vae_part small, large; /* not banded: `large` is all */
-    size_t h, w, C;        /* what lies between: [chunks][h][w][C] */
-    size_t bytes;          /* of all buffers */
-} pass;
-
-static size_t times(size_t a, size_t b)
-{
-    size_t n;
-    return zoe_size_mul(&n, a, b) ? n : SIZE_MAX;
-}
-
-static size_t plus(size_t a, size_t b)
-{
-    size_t n;
-    return zoe_size_add(&n, a, b) ? n : SIZE_MAX;
-}
-
-/* Bytes of a buffer that holds `frames` frames apart from the networks' own. */
-static size_t frames_bytes(size_t frames, size_t H, size_t W)
-{
-    return zoe_arena_bytes(times(frames, times(H, times(W, 3))), sizeof(float));
-}
-
-static size_t between_bytes(const pass *p)
-{
-    const size_t place = times(p->h, times(p->w, p->C));
-    return zoe_arena_bytes(times(p->large.chunks, place), sizeof(float));
-}
-
-/* Rows of pixels of a band: as told, else about a tenth of the frame. 0: no bands. */
-static size_t band_rows(const zoe_vae *vae, size_t H)
-{
-    const size_t unit = 2 * vae->form->stride;
-    const size_t tenth = (H / 10 + unit - 1) / unit * unit;
-    const size_t band = vae->band ? vae->band : zoe_max(tenth, unit);
-    return band >= H ? 0 : band;
-}
-
-/* Both ways, and which is taken: bands are, where they were asked for or save much memory. */
-static pass choose(const zoe_context *ctx, const zoe_vae *vae, pass whole, pass banded, size_t H,
-                   bool watched)
-{
-    const bool never = vae->band == ZOE_VAE_WHOLE || watched || band_rows(vae, H) == 0;
-    whole.bytes = plus(whole.bytes, zoe_vae_run_bytes(ctx, &whole.large));
-    if (never)
-        return whole;
-    banded.bytes = plus(banded.bytes, between_bytes(&banded));
-    banded.bytes = plus(banded.bytes, zoe_max(zoe_vae_run_bytes(ctx, &banded.small),
-                                              zoe_vae_run_bytes(ctx, &banded.large)));
-    banded.banded = true;
-    return vae->band || (whole.bytes > FEW_BYTES && banded.bytes < whole.bytes) ? banded : whole;
-}
-
-static pass encode_pass(const zoe_context *ctx, const zoe_vae *vae, size_t F, size_t H, size_t W,
-                        bool watched)
-{
-    const vae_net *net = &vae->encoder;
-    const size_t patch = vae->form->patch, stride = vae->form->stride;
-    const size_t one = patch > 1 ? frames_bytes(1, H, W) : 0;
-    const size_t input = plus(one, frames_bytes(FRAME_STRIDE, H, W));
-    const vae_part all = {.net = net,
-                          .to = net->count,
-                          .chunks = (F + FRAME_STRIDE - 1) / FRAME_STRIDE,
-                          .first_frames = 1,
-                          .frames = FRAME_STRIDE,
-                          .H = H / patch,
-                          .W = W / patch};
-    pass whole = {.large = all, .bytes = input}, banded = whole;
-    banded.h = H / stride;
-    banded.w = W / stride;
-    banded.C = net->split ? net->layers[net->split - 1].out : 0;
-    banded.large.to = net->split;
-    banded.large.band = band_rows(vae, H) / stride;
-    banded.small = (vae_part){.net = net,
-                              .from = net->split,
-                              .to = net->count,
-                              .chunks = all.chunks,
-                              .first_frames = 1,
-                              .frames = 1,
-                              .H = banded.h,
-                              .W = banded.w};
-    return choose(ctx, vae, whole, banded, H, watched || net->split == 0);
-}
-
-static pass decode_pass(const zoe_context *ctx, const zoe_vae *vae, size_t f, size_t h, size_t w,
-                        bool watched)
-{
-    const vae_net *net = &vae->decoder;
-    const size_t patch = vae->form->patch, stride = vae->form->stride;
-    const size_t H = times(h, stride), W = times(w, stride);
-    const size_t frames = plus(times(FRAME_STRIDE, f ? f - 1 : 0), 1);
-    const size_t latent = zoe_arena_bytes(times(times(h, w), vae->z), sizeof(float));
-    const size_t chunk = patch > 1 ? frames_bytes(FRAME_STRIDE, H, W) : 0;
-    const vae_part all = {
-        .net = net, .to = net->count, .chunks = f, .first_frames = 1, .frames = 1, .H = h, .W = w};
-    pass whole = {.large = all, .bytes = plus(latent, chunk)}, banded = whole;
-    banded.bytes = plus(banded.bytes, frames_bytes(frames, H, W));
-    banded.h = h;
-    banded.w = w;
-    banded.C = net->split ? net->layers[net->split - 1].out : 0;
-    banded.small = all;
-    banded.small.to = net->split;
-    banded.large.from = net->split;
-    banded.large.band = band_rows(vae, H) / patch;
-    return choose(ctx, vae, whole, banded, H, watched || net->split == 0);
-}
-
-size_t zoe_vae_encode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t F, size_t H,
-                            size_t W)
-{
-    return encode_pass(ctx, vae, F, H, W, false).bytes;
-}
-
-size_t zoe_vae_decode_bytes(const zoe_context *ctx, const zoe_vae *vae, size_t f, size_t h,
-                            size_t w)
-{
-    return decode_pass(ctx, vae, f, h, w, false).bytes;
-}
-
-zoe_status zoe_vae_set_band(zoe_context *ctx, zoe_vae *vae, size_t rows)
-{
-    const size_t unit = 2 * vae->form->stride;
-    if (rows != ZOE_VAE_WHOLE && rows % unit != 0)
-        return zoe_fail(ctx, ZOE_INVALID,
-                        "bands of %zu rows of pixels: the %s VAE wants a multiple of %zu", rows,
-                        vae->form->name, unit);
-    vae->band = rows;
-    return ZOE_OK;
-}
-
 /* A buffer for what lies between the two parts. */
-static zoe_status take_between(zoe_context *ctx, const pass *p, void **between)
+static zoe_status take_between(zoe_context *ctx, const vae_pass *p, void **between)
 {
-    return zoe_alloc(ctx, between, between_bytes(p), 1, "features of the VAE");
+    return zoe_alloc(ctx, between, zoe_vae_between_bytes(p), 1, "features of the VAE");
 }
 
 /* Rows `rows` of what lies between for chunk t: [1, rows, w, C]. */
-static zoe_tensor between_rows(const pass *p, void *between, size_t t, vae_rows rows)
+static zoe_tensor between_rows(const vae_pass *p, void *between, size_t t, vae_rows rows)
 {
     float *data = between;
     data += (t * p->h + rows.first) * p->w * p->C;
@@ -200,16 +58,16 @@ static void count_one(meter *m)
 
 /* ---- encoder ---- */
 
-/* Patches of a frame [H, W, 3] become channels: (colour, column in the patch, row in the patch), the
- * row fastest. In reverse if `back`. */
-static void patchify(float *patches, float *frame, size_t H, size_t W, size_t patch, bool back)
+/* Squares of patch x patch pixels of part of a frame [H, W, 3] become channels: (colour, column in the
+ * square, row in the square), the row fastest. In reverse if `back`. */
+static void patchify(float *patches, float *frame, vae_area area, size_t W, size_t patch, bool back)
 {
     const size_t C = 3 * patch * patch;
-    for (size_t y = 0; y < H; y++)
-        for (size_t x = 0; x < W; x++) {
-            float *p =
-                patches + (y / patch * (W / patch) + x / patch) * C + x % patch * patch + y % patch;
-            float *f = frame + (y * W + x) * 3;
+    for (size_t y = 0; y < area.rows; y++)
+        for (size_t x = 0; x < area.columns; x++) {
+            float *p = patches + (y / patch * (area.columns / patch) + x / patch) * C +
+                       x % patch * patch + y % patch;
+            float *f = frame + ((area.top + y) * W + area.left + x) * 3;
             for (size_t c = 0; c < 3; c++)
                 if (back)
                     f[c] = p[c * patch * patch];
@@ -218,70 +76,71 @@ static void patchify(float *patches, float *frame, size_t H, size_t W, size_t pa
         }
 }
 
-/* moments [1, h, w, 2 z] of latent frame t: the 1x1x1 convolution's mean, normalised, into latent
- * [z, f, h, w]. Few values, so a plain loop. */
-static void store_mean(const zoe_vae *m, float *latent, zoe_tensor moments, size_t t, size_t f)
+/* moments [1, rows, columns, 2 z] of latent frame t: the 1x1x1 convolution's mean, normalised, into
+ * its patch of latent [z, f, h, w]. Few values, so a plain loop. */
+static void store_mean(const zoe_vae *m, const vae_patch *patch, float *latent, zoe_tensor moments,
+                       size_t t, size_t f)
 {
-    const size_t positions = moments.shape[1] * moments.shape[2], Z = m->z;
+    const vae_area a = zoe_vae_patch_area(patch, patch->rank, 1);
+    const size_t Z = m->z;
     const float *x = moments.data;
     for (size_t c = 0; c < Z; c++)
-        for (size_t p = 0; p < positions; p++) {
+        for (size_t p = 0; p < a.rows * a.columns; p++) {
+            const size_t row = a.top + p / a.columns, column = a.left + p % a.columns;
             float sum = m->quant_bias[c];
             for (size_t k = 0; k < 2 * Z; k++)
                 sum +=
                     x[p * 2 * Z + k] * zoe_load_f32(m->quant.data, m->quant.dtype, c * 2 * Z + k);
-            latent[(c * f + t) * positions + p] =
+            latent[((c * f + t) * patch->h + row) * patch->w + column] =
                 (sum - m->form->mean[c]) * (1.0f / m->form->std[c]);
         }
-}
-
-/* Frames of a chunk in the form that the network takes. */
-static zoe_status read_chunk(const zoe_vae *m, float *input, float *frame, size_t H, size_t W,
-                             zoe_frame_source source, void *user, size_t first, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        float *place = input + i * H * W * 3;
-        if (m->form->patch == 1) {
-            TRY(source(user, place, first + i));
-            continue;
-        }
-        TRY(source(user, frame, first + i));
-        patchify(place, frame, H, W, m->form->patch, false);
-    }
-    return ZOE_OK;
 }
 
 /* What the encoder works on. */
 typedef struct encoding {
     zoe_context *ctx;
     const zoe_vae *vae;
-    const pass *pass;
+    const vae_pass *pass;
     float *latent;
-    size_t f, H, W;
+    size_t f, W;
     zoe_frame_source source;
     void *user;
     zoe_chunk_done done;
     const zoe_probe *probe;
-    float *input, *frame; /* frames of a chunk as the network takes them, one as it comes */
+    float *input, *frame; /* frames of a chunk as the network takes them; one as it comes, if that
+                             is another form or more */
 } encoding;
 
 static size_t chunk_frames(size_t t)
 {
-    return t == 0 ? 1 : FRAME_STRIDE;
+    return t == 0 ? 1 : VAE_FRAME_STRIDE;
 }
 
 static size_t chunk_first(size_t t)
 {
-    return t == 0 ? 0 : FRAME_STRIDE * (t - 1) + 1;
+    return t == 0 ? 0 : VAE_FRAME_STRIDE * (t - 1) + 1;
+}
+
+/* Frames of chunk t, of the pixels of this rank, in the form that the network takes. */
+static zoe_status read_chunk(const encoding *e, vae_area area, size_t t)
+{
+    for (size_t i = 0; i < chunk_frames(t); i++) {
+        float *place = e->input + i * area.rows * area.columns * 3;
+        TRY(e->source(e->user, e->frame ? e->frame : place, chunk_first(t) + i));
+        if (e->frame)
+            patchify(place, e->frame, area, e->W, e->vae->form->patch, false);
+    }
+    return ZOE_OK;
 }
 
 /* Chunk t of the clip, rows `rows` of it (in the network's own). */
 static zoe_status read_rows(const encoding *e, zoe_tensor *x, size_t t, vae_rows rows)
 {
+    const vae_patch *part = &e->pass->large.patch;
+    const vae_area area = zoe_vae_patch_area(part, part->rank, e->vae->form->stride);
     const size_t patch = e->vae->form->patch, count = chunk_frames(t);
-    const size_t h = e->H / patch, w = e->W / patch, C = 3 * patch * patch;
-    TRY(read_chunk(e->vae, e->input, e->frame, e->H, e->W, e->source, e->user, chunk_first(t),
-                   count));
+    const size_t h = area.rows / patch, w = area.columns / patch, C = 3 * patch * patch;
+    TRY(read_chunk(e, area, t));
     *x = zoe_tensor_4d(e->input + rows.first * w * C, ZOE_F32, count, h, w, C);
     x->shape[1] = rows.end - rows.first;
     return ZOE_OK;
@@ -294,7 +153,7 @@ static zoe_status encode_whole(const encoding *e, vae_run *run)
         zoe_tensor x, moments;
         TRY(read_rows(e, &x, t, zoe_vae_run_takes(run)));
         TRY(zoe_vae_run_chunk(e->ctx, run, &moments, x, "enc", e->probe));
-        store_mean(e->vae, e->latent, moments, t, e->f);
+        store_mean(e->vae, &run->part.patch, e->latent, moments, t, e->f);
         if (e->done)
             e->done(e->user, t + 1, e->f);
     }
@@ -329,9 +188,57 @@ static zoe_status encode_rest(const encoding *e, vae_run *run, void *between)
         zoe_tensor moments;
         const zoe_tensor x = between_rows(e->pass, between, t, (vae_rows){0, e->pass->h});
         TRY(zoe_vae_run_chunk(e->ctx, run, &moments, x, "enc", NULL));
-        store_mean(e->vae, e->latent, moments, t, e->f);
+        store_mean(e->vae, &run->part.patch, e->latent, moments, t, e->f);
     }
     return ZOE_OK;
+}
+
+/* The patch of each rank that has one, and then all of the latent on every rank. */
+static zoe_status encode_shared(const encoding *e, vae_run *run)
+{
+    const vae_patch *part = &e->pass->large.patch;
+    vae_gather gather = e->pass->result;
+    const zoe_tensor latent = zoe_tensor_4d(e->latent, ZOE_F32, gather.T, part->h, part->w, 1);
+    void *room = NULL;
+    zoe_status status = ZOE_OK;
+    if (zoe_vae_patch_works(part))
+        TRY(encode_whole(e, run));
+    TRY_GOTO(zoe_alloc(e->ctx, &room, zoe_vae_gather_room(part, &gather), sizeof(float),
+                       "latent of all ranks"));
+    gather.data = room;
+    TRY_GOTO(zoe_vae_gather_start(e->ctx, part, &gather,
+                                  zoe_vae_window(latent, zoe_vae_patch_area(part, part->rank, 1)),
+                                  "latent of the VAE"));
+    TRY_GOTO(zoe_vae_gather_wait(e->ctx, part, &gather));
+    zoe_vae_gather_place(e->ctx, part, &gather, latent);
+done:
+    zoe_free(room);
+    return status;
+}
+
+/* The others would wait for a rank that goes no further. */
+static zoe_status told(zoe_context *ctx, const zoe_vae *vae, zoe_status status)
+{
+    if (status != ZOE_OK && vae->comm)
+        zoe_comm_fail(vae->comm, zoe_context_message(ctx));
+    return status;
+}
+
+static zoe_status encode(const encoding *e, vae_run *run)
+{
+    void *between = NULL;
+    zoe_status status;
+    if (zoe_vae_patch_shared(&e->pass->large.patch))
+        return encode_shared(e, run);
+    if (!e->pass->banded)
+        return encode_whole(e, run);
+    TRY_GOTO(take_between(e->ctx, e->pass, &between));
+    TRY_GOTO(encode_bands(e, run, between));
+    zoe_vae_run_free(run);
+    status = encode_rest(e, run, between);
+done:
+    zoe_free(between);
+    return status;
 }
 
 zoe_status zoe_vae_encode(zoe_context *ctx, zoe_vae *vae, float *latent, size_t F, size_t H,
@@ -339,60 +246,62 @@ zoe_status zoe_vae_encode(zoe_context *ctx, zoe_vae *vae, float *latent, size_t 
                           const zoe_probe *probe)
 {
     const size_t stride = vae->form->stride;
-    if (F % FRAME_STRIDE != 1 || H == 0 || W == 0 || H % stride || W % stride)
+    if (F % VAE_FRAME_STRIDE != 1 || H == 0 || W == 0 || H % stride || W % stride)
         return zoe_fail(ctx, ZOE_INVALID,
                         "cannot encode %zu frames of %zu x %zu: 4 n + 1 frames and sides that are "
                         "multiples of %zu are wanted",
                         F, W, H, stride);
-    zoe_status status;
+    zoe_status status = ZOE_OK;
     vae_run run = {0};
-    void *input = NULL, *frame = NULL, *between = NULL;
-    TRY(zoe_vae_pack(ctx, vae, true));
-    const pass p = encode_pass(ctx, vae, F, H, W, probe != NULL);
+    void *input = NULL, *frame = NULL;
+    const vae_patch part = zoe_vae_patch_of(vae, H / stride, W / stride);
+    const vae_area area = zoe_vae_patch_area(&part, part.rank, stride);
+    const bool works = zoe_vae_patch_works(&part);
+    TRY(zoe_vae_check_grid(ctx, &part));
+    if (works)
+        TRY_GOTO(zoe_vae_pack(ctx, vae, true));
+    const vae_pass p = zoe_vae_encode_pass(ctx, vae, part, F, probe != NULL);
     encoding e = {.ctx = ctx,
                   .vae = vae,
                   .pass = &p,
                   .latent = latent,
                   .f = p.large.chunks,
-                  .H = H,
                   .W = W,
                   .source = source,
                   .user = user,
                   .done = done,
                   .probe = probe};
-    TRY_GOTO(zoe_alloc(ctx, &input, frames_bytes(FRAME_STRIDE, H, W), 1, "frames"));
-    if (vae->form->patch > 1)
-        TRY_GOTO(zoe_alloc(ctx, &frame, frames_bytes(1, H, W), 1, "frame"));
+    if (works)
+        TRY_GOTO(zoe_alloc(ctx, &input,
+                           zoe_vae_frames_bytes(VAE_FRAME_STRIDE, area.rows, area.columns), 1,
+                           "frames"));
+    if (works && (vae->form->patch > 1 || zoe_vae_patch_shared(&part)))
+        TRY_GOTO(zoe_alloc(ctx, &frame, zoe_vae_frames_bytes(1, H, W), 1, "frame"));
     e.input = input;
     e.frame = frame;
-    if (p.banded) {
-        TRY_GOTO(take_between(ctx, &p, &between));
-        TRY_GOTO(encode_bands(&e, &run, between));
-        zoe_vae_run_free(&run);
-        status = encode_rest(&e, &run, between);
-    } else
-        status = encode_whole(&e, &run);
+    status = encode(&e, &run);
 done:
-    zoe_free(between);
     zoe_free(frame);
     zoe_free(input);
     zoe_vae_run_free(&run);
-    return status;
+    return told(ctx, vae, status);
 }
 
 /* ---- decoder ---- */
 
-/* Latent frame t of [z, f, h, w], denormalised and through the 1x1x1 convolution, as x [1, h, w,
- * z]. */
-static void load_latent(const zoe_vae *m, float *x, const float *latent, size_t t, size_t f,
-                        size_t positions)
+/* The area of latent frame t of [z, f, h, w], denormalised and through the 1x1x1 convolution, as x [1,
+ * rows, columns, z]. */
+static void load_latent(const zoe_vae *m, const vae_patch *patch, float *x, const float *latent,
+                        vae_area a, size_t t, size_t f)
 {
     const size_t Z = m->z;
     float z[VAE_Z_MAX];
-    for (size_t p = 0; p < positions; p++) {
+    for (size_t p = 0; p < a.rows * a.columns; p++) {
+        const size_t row = a.top + p / a.columns, column = a.left + p % a.columns;
         for (size_t c = 0; c < Z; c++)
-            z[c] =
-                latent[(c * f + t) * positions + p] / (1.0f / m->form->std[c]) + m->form->mean[c];
+            z[c] = latent[((c * f + t) * patch->h + row) * patch->w + column] /
+                       (1.0f / m->form->std[c]) +
+                   m->form->mean[c];
         for (size_t c = 0; c < Z; c++) {
             float sum = m->post_quant_bias[c];
             for (size_t k = 0; k < Z; k++)
@@ -406,7 +315,7 @@ static void load_latent(const zoe_vae *m, float *x, const float *latent, size_t 
 typedef struct decoding {
     zoe_context *ctx;
     const zoe_vae *vae;
-    const pass *pass;
+    const vae_pass *pass;
     const float *latent;
     size_t f, h, w;
     zoe_frame_sink sink;
@@ -414,24 +323,33 @@ typedef struct decoding {
     zoe_chunk_done done;
     const zoe_probe *probe;
     float *x;    /* a frame of the latent */
-    float *clip; /* frames of a chunk, if the network gives patches */
+    float *clip; /* frames of a chunk, if the network gives squares or ranks give patches */
 } decoding;
+
+/* Frames as the network gives them, of part of the picture, to their place in the clip. */
+static void place_frames(const decoding *d, const float *frames, vae_area area, size_t count)
+{
+    const size_t stride = d->vae->form->stride, H = d->h * stride, W = d->w * stride;
+    for (size_t i = 0; i < count; i++)
+        patchify((float *)(uintptr_t)frames + i * area.rows * area.columns * 3,
+                 d->clip + i * H * W * 3, area, W, d->vae->form->patch, true);
+}
 
 /* Frames of chunk t as the network gives them go to the sink. */
 static zoe_status give(const decoding *d, const float *frames, size_t t)
 {
-    const size_t patch = d->vae->form->patch, stride = d->vae->form->stride;
-    const size_t H = d->h * stride, W = d->w * stride, count = chunk_frames(t);
-    for (size_t i = 0; d->clip && i < count; i++)
-        patchify((float *)(uintptr_t)frames + i * H * W * 3, d->clip + i * H * W * 3, H, W, patch,
-                 true);
+    const size_t stride = d->vae->form->stride, count = chunk_frames(t);
+    if (d->clip)
+        place_frames(d, frames, (vae_area){0, 0, d->h * stride, d->w * stride}, count);
     return d->sink(d->user, d->clip ? d->clip : frames, chunk_first(t), count);
 }
 
 static zoe_tensor take_latent(const decoding *d, size_t t)
 {
-    load_latent(d->vae, d->x, d->latent, t, d->f, d->h * d->w);
-    return zoe_tensor_4d(d->x, ZOE_F32, 1, d->h, d->w, d->vae->z);
+    const vae_patch *part = &d->pass->large.patch;
+    const vae_area area = zoe_vae_patch_area(part, part->rank, 1);
+    load_latent(d->vae, part, d->x, d->latent, area, t, d->f);
+    return zoe_tensor_4d(d->x, ZOE_F32, 1, area.rows, area.columns, d->vae->z);
 }
 
 static zoe_status decode_whole(const decoding *d, vae_run *run)
@@ -445,6 +363,53 @@ static zoe_status decode_whole(const decoding *d, vae_run *run)
             d->done(d->user, t + 1, d->f);
     }
     return ZOE_OK;
+}
+
+/* Patches of chunk t have come together on the first rank; there they go to the sink. */
+static zoe_status give_gathered(const decoding *d, vae_gather *gather, size_t t)
+{
+    const vae_patch *part = &d->pass->large.patch;
+    TRY(zoe_vae_gather_wait(d->ctx, part, gather));
+    if (part->rank > 0)
+        return ZOE_OK;
+    for (size_t r = 0; r < part->grid.rows * part->grid.columns; r++)
+        place_frames(d, zoe_vae_gathered(part, gather, r).data,
+                     zoe_vae_patch_area(part, r, d->vae->form->stride), gather->T);
+    return d->sink(d->user, d->clip, chunk_first(t), gather->T);
+}
+
+/* Each rank its patch. While a chunk is computed, the one before it travels. */
+static zoe_status decode_patches(const decoding *d, vae_run *run, vae_gather *gather)
+{
+    TRY(zoe_vae_run_new(d->ctx, run, &d->pass->large));
+    for (size_t t = 0; t < d->f; t++) {
+        zoe_tensor frames;
+        TRY(zoe_vae_run_chunk(d->ctx, run, &frames, take_latent(d, t), "dec", d->probe));
+        if (t > 0)
+            TRY(give_gathered(d, gather, t - 1));
+        gather->T = chunk_frames(t);
+        TRY(zoe_vae_gather_start(d->ctx, &run->part.patch, gather, frames, "frames of the VAE"));
+        if (d->done)
+            d->done(d->user, t + 1, d->f);
+    }
+    return give_gathered(d, gather, d->f - 1);
+}
+
+static zoe_status decode_shared(const decoding *d, vae_run *run)
+{
+    const vae_patch *part = &d->pass->large.patch;
+    vae_gather gather = d->pass->result;
+    void *room = NULL;
+    zoe_status status;
+    TRY_GOTO(zoe_alloc(d->ctx, &room, zoe_vae_gather_room(part, &gather), sizeof(float),
+                       "frames of all ranks"));
+    gather.data = room;
+    status = decode_patches(d, run, &gather);
+    if (told(d->ctx, d->vae, status) != ZOE_OK)
+        zoe_vae_gather_wait(d->ctx, part, &gather); /* ends at once, and its memory is free */
+done:
+    zoe_free(room);
+    return status;
 }
 
 /* The layers that see whole frames. */
@@ -493,7 +458,8 @@ static zoe_status decode_in_bands(const decoding *d, vae_run *run)
     TRY_GOTO(take_between(d->ctx, d->pass, &between));
     TRY_GOTO(decode_start(d, run, between));
     zoe_vae_run_free(run);
-    TRY_GOTO(zoe_alloc(d->ctx, &frames, frames_bytes(chunk_first(d->f), H, W), 1, "frames"));
+    TRY_GOTO(
+        zoe_alloc(d->ctx, &frames, zoe_vae_frames_bytes(chunk_first(d->f), H, W), 1, "frames"));
     TRY_GOTO(decode_bands(d, run, between, frames));
     for (size_t t = 0; t < d->f; t++)
         TRY_GOTO(give(d, (const float *)frames + chunk_first(t) * H * W * 3, t));
@@ -510,11 +476,17 @@ zoe_status zoe_vae_decode(zoe_context *ctx, zoe_vae *vae, const float *latent, s
     if (f == 0 || h == 0 || w == 0)
         return zoe_fail(ctx, ZOE_INVALID, "cannot decode a latent of %zu x %zu x %zu", f, h, w);
     const size_t H = h * vae->form->stride, W = w * vae->form->stride;
+    const vae_patch part = zoe_vae_patch_of(vae, h, w);
+    const vae_area area = zoe_vae_patch_area(&part, part.rank, 1);
+    const bool shared = zoe_vae_patch_shared(&part);
     zoe_status status;
     vae_run run = {0};
     void *x = NULL, *clip = NULL;
-    TRY(zoe_vae_pack(ctx, vae, false));
-    const pass p = decode_pass(ctx, vae, f, h, w, probe != NULL);
+    TRY(zoe_vae_check_grid(ctx, &part));
+    if (!zoe_vae_patch_works(&part))
+        return ZOE_OK;
+    TRY_GOTO(zoe_vae_pack(ctx, vae, false));
+    const vae_pass p = zoe_vae_decode_pass(ctx, vae, part, f, probe != NULL);
     decoding d = {.ctx = ctx,
                   .vae = vae,
                   .pass = &p,
@@ -526,15 +498,17 @@ zoe_status zoe_vae_decode(zoe_context *ctx, zoe_vae *vae, const float *latent, s
                   .user = user,
                   .done = done,
                   .probe = probe};
-    TRY_GOTO(zoe_alloc(ctx, &x, h * w * vae->z, sizeof(float), "latent frame"));
-    if (vae->form->patch > 1)
-        TRY_GOTO(zoe_alloc(ctx, &clip, frames_bytes(FRAME_STRIDE, H, W), 1, "frames"));
+    TRY_GOTO(zoe_alloc(ctx, &x, area.rows * area.columns * vae->z, sizeof(float), "latent frame"));
+    if (shared ? part.rank == 0 : vae->form->patch > 1)
+        TRY_GOTO(zoe_alloc(ctx, &clip, zoe_vae_frames_bytes(VAE_FRAME_STRIDE, H, W), 1, "frames"));
     d.x = x;
     d.clip = clip;
-    status = p.banded ? decode_in_bands(&d, &run) : decode_whole(&d, &run);
+    status = shared     ? decode_shared(&d, &run)
+             : p.banded ? decode_in_bands(&d, &run)
+                        : decode_whole(&d, &run);
 done:
     zoe_free(clip);
     zoe_free(x);
     zoe_vae_run_free(&run);
-    return status;
+    return told(ctx, vae, status);
 }

@@ -6,6 +6,7 @@
 #ifndef ZOE_VAE_H
 #define ZOE_VAE_H
 
+#include "model/vae_patch.h"
 #include "model/weights.h"
 
 typedef enum vae_kind {
@@ -67,7 +68,10 @@ struct zoe_vae {
     zoe_tensor quant, post_quant; /* [2 z, 2 z], [z, z]: 1x1x1 convolutions on the latent */
     float *quant_bias, *post_quant_bias;
     zoe_vectors vectors;
-    size_t band; /* rows of pixels; see zoe_vae_set_band */
+    size_t band;       /* rows of pixels; see zoe_vae_set_band */
+    zoe_comm *comm;    /* see zoe_vae_set_ranks */
+    size_t workers;    /* so many of its ranks have patches, at most */
+    zoe_vae_grid grid; /* of them; no rows: chosen for the frames */
 };
 
 /* Makes the weights of one net ready, and frees those of the other. */
@@ -93,8 +97,9 @@ typedef struct vae_part {
     const vae_net *net;
     size_t from, to;                     /* layers from .. to - 1 */
     size_t chunks, first_frames, frames; /* of the first chunk and of each other, at the input */
-    size_t H, W;                         /* of whole frames, at the input */
-    size_t band;                         /* rows of the output, even; 0: whole frames */
+    vae_patch patch;                     /* what of each frame is run */
+    size_t scale;                        /* frames of the input are so many times the latent's */
+    size_t band;                         /* rows of the output, even; 0: whole patches */
 } vae_part;
 
 /* One pass over a clip: for each band, each chunk. Arrays by layer have net->count + 1 elements, for
@@ -102,21 +107,26 @@ typedef struct vae_part {
 typedef struct vae_run {
     vae_part part;
     vae_slot (*slots)[VAE_SLOTS];
-    size_t *heights;   /* rows of whole frames before each layer */
+    size_t *scales;    /* of frames before each layer */
+    size_t *heights;   /* rows of the patch before each layer */
+    size_t *widths;    /* and columns */
     size_t *before;    /* rows before each layer that earlier bands had */
     size_t *ends;      /* and with those of this band */
     float *buffers[3]; /* activations in turn */
     size_t room;       /* elements of each buffer */
     float *kept;       /* input of the level at work */
     size_t kept_room;
+    vae_post post;
     zoe_workspace work;
     zoe_arena arena;
     void *arrays;
     size_t chunk; /* how many chunks of this band were run */
 } vae_run;
 
-/* Bytes of the buffers; SIZE_MAX: they cannot be told. */
-size_t zoe_vae_run_bytes(const zoe_context *ctx, const vae_part *part);
+/* Bytes of the buffers; SIZE_MAX: they cannot be told. Adds what the whole clip sends to traffic, and
+ * what of it is keys and values to keys; both may be NULL. */
+size_t zoe_vae_run_bytes(const zoe_context *ctx, const vae_part *part, zoe_traffic *traffic,
+                         zoe_traffic *keys);
 zoe_status zoe_vae_run_new(zoe_context *ctx, vae_run *run, const vae_part *part);
 void zoe_vae_run_free(vae_run *run);
 /* Bands of this run, 1 without. Begins number `band`; they come in order. */
@@ -128,12 +138,12 @@ typedef struct vae_rows {
 } vae_rows;
 vae_rows zoe_vae_run_takes(const vae_run *run);
 vae_rows zoe_vae_run_gives(const vae_run *run);
-/* Sends a chunk of the present band through the layers. in [T, rows, W, C], frames at any stride; it
- * may be written to. The result lies in a buffer of the run (or is `in`) until the next chunk. */
+/* Sends a chunk of the present band through the layers. in [T, rows, columns, C] of the patch, frames
+ * at any stride; it may be written to. The result lies in a buffer of the run (or is `in`) until the next chunk. */
 zoe_status zoe_vae_run_chunk(zoe_context *ctx, vae_run *run, zoe_tensor *out, zoe_tensor in,
                              const char *prefix, const zoe_probe *probe);
 
-/* What a layer does to the height of frames. */
+/* What a layer does to the height, and to the width, of frames. */
 size_t zoe_vae_height(const vae_layer *layer, size_t H);
 
 /* y += kept, brought to y's form, for the rows of y: y[:, 0] is row y_first of the whole, kept[:, 0]

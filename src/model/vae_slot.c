@@ -136,6 +136,7 @@ static void lay_out(vae_run *run)
     for (size_t i = 0; i < 3; i++)
         run->buffers[i] = zoe_arena_take(l, run->room, sizeof(float));
     run->kept = zoe_arena_take(l, run->kept_room, sizeof(float));
+    run->post.data = zoe_arena_take(l, run->post.room, sizeof(float));
     for (size_t i = run->part.from; i < run->part.to; i++)
         for (size_t slot = 0; slot < VAE_SLOTS; slot++) {
             vae_slot *s = &run->slots[i][slot];
@@ -151,13 +152,14 @@ static zoe_status measure(zoe_context *ctx, vae_run *run)
 {
     const vae_part *p = &run->part;
     const size_t C = p->net->layers[p->from].in, bands = zoe_vae_run_bands(run);
+    const size_t W = run->widths[p->from];
     for (size_t band = 0; band < bands; band++) {
         zoe_vae_run_band(run, band);
         const vae_rows rows = zoe_vae_run_takes(run);
         for (size_t i = 0; i < 2 && i < p->chunks; i++) {
             const size_t T = i ? p->frames : p->first_frames;
             TRY(zoe_vae_walk(ctx, run,
-                             zoe_tensor_4d(NULL, ZOE_F32, T, rows.end - rows.first, p->W, C)));
+                             zoe_tensor_4d(NULL, ZOE_F32, T, rows.end - rows.first, W, C)));
         }
     }
     return ZOE_OK;
@@ -169,19 +171,36 @@ static zoe_status prepare(zoe_context *ctx, vae_run *run, const vae_part *part)
     const size_t n = part->net->count + 1;
     void *p;
     *run = (vae_run){.part = *part};
-    TRY(zoe_alloc_zero(ctx, &p, n, sizeof *run->slots + 3 * sizeof(size_t), "VAE"));
+    TRY(zoe_alloc_zero(ctx, &p, n, sizeof *run->slots + 5 * sizeof(size_t), "VAE"));
     run->arrays = p;
     run->slots = p;
-    run->heights = (size_t *)(void *)(run->slots + n);
-    run->before = run->heights + n;
+    run->scales = (size_t *)(void *)(run->slots + n);
+    run->heights = run->scales + n;
+    run->widths = run->heights + n;
+    run->before = run->widths + n;
     run->ends = run->before + n;
-    run->heights[part->from] = part->H;
-    for (size_t i = part->from; i < part->to; i++)
-        run->heights[i + 1] = zoe_vae_height(&part->net->layers[i], run->heights[i]);
+    for (size_t i = part->from; i <= part->to; i++) {
+        run->scales[i] = i == part->from
+                             ? part->scale
+                             : zoe_vae_height(&part->net->layers[i - 1], run->scales[i - 1]);
+        const vae_area area = zoe_vae_patch_area(&part->patch, part->patch.rank, run->scales[i]);
+        run->heights[i] = area.rows;
+        run->widths[i] = area.columns;
+    }
     return measure(ctx, run);
 }
 
-size_t zoe_vae_run_bytes(const zoe_context *ctx, const vae_part *part)
+static void add_traffic(zoe_traffic *sum, const zoe_traffic *t)
+{
+    if (!sum)
+        return;
+    sum->sent += t->sent;
+    sum->received += t->received;
+    sum->exchanges += t->exchanges;
+}
+
+size_t zoe_vae_run_bytes(const zoe_context *ctx, const vae_part *part, zoe_traffic *traffic,
+                         zoe_traffic *keys)
 {
     zoe_context *writable = (zoe_context *)(uintptr_t)ctx;
     vae_run run;
@@ -190,6 +209,8 @@ size_t zoe_vae_run_bytes(const zoe_context *ctx, const vae_part *part)
         lay_out(&run);
         bytes = run.arena.used;
     }
+    add_traffic(traffic, &run.post.traffic);
+    add_traffic(keys, &run.post.keys);
     zoe_free(run.arrays);
     return bytes;
 }
@@ -198,8 +219,10 @@ zoe_status zoe_vae_run_new(zoe_context *ctx, vae_run *run, const vae_part *part)
 {
     zoe_status status;
     TRY_GOTO(prepare(ctx, run, part));
-    TRY_GOTO(zoe_arena_new(ctx, &run->arena, zoe_vae_run_bytes(ctx, part), "VAE buffers"));
+    TRY_GOTO(
+        zoe_arena_new(ctx, &run->arena, zoe_vae_run_bytes(ctx, part, NULL, NULL), "VAE buffers"));
     lay_out(run);
+    run->post.planned = 0;
     TRY_GOTO(zoe_arena_status(ctx, &run->arena, "VAE buffers"));
     zoe_vae_run_band(run, 0);
 done:

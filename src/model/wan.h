@@ -55,6 +55,7 @@ struct zoe_wan {
     zoe_vectors vectors;
     wan_adapter *adapters;
     size_t adapter_bytes;
+    struct wan_streams *streams; /* NULL: all weights are in memory, or the system sees to it */
 };
 
 struct zoe_wan_text {
@@ -80,10 +81,12 @@ static inline zoe_tensor wan_slot(const zoe_wan_text *t, bool image, size_t laye
 struct zoe_wan_work {
     zoe_wan_dims dims;
     bool bf16;
-    size_t f, h, w;       /* latent grid */
-    size_t rows, columns; /* h/2, w/2 */
-    size_t L, chunk;      /* tokens, and how many of them one pass of a row-wise part takes */
-    size_t still;         /* the first tokens, whose timestep is 0 */
+    size_t f, h, w;               /* latent grid */
+    size_t rows, columns;         /* h/2, w/2 */
+    const zoe_sequence *sequence; /* NULL: one rank */
+    size_t tokens, first;         /* of all ranks, and which of them is the first of this one */
+    size_t L, chunk; /* its tokens, and how many of them one pass of a row-wise part takes */
+    size_t still;    /* the first of them, whose timestep is 0 */
     zoe_arena arena;
     zoe_tensor cos, sin;   /* [L, head width / 2] f32 */
     zoe_tensor x;          /* [L, dim] f32: the residual stream */
@@ -92,7 +95,8 @@ struct zoe_wan_work {
     zoe_tensor c;          /* [chunk, dim], with an image branch */
     zoe_tensor hidden;     /* [chunk, ffn_dim] */
     zoe_tensor patches;    /* [chunk, 4 in_dim] */
-    zoe_tensor head;       /* [chunk, 4 out_dim] f32 */
+    zoe_tensor head;       /* [chunk, 4 out_dim] f32; with several ranks, of all tokens */
+    size_t *head_bytes;    /* with several ranks: what each of them has of it */
     zoe_tensor headin;     /* [chunk, dim] f32 */
     zoe_tensor low;        /* [chunk, adapter_rank] f32 */
     float *sinusoid;       /* [WAN_TIMES, freq_dim] */
@@ -102,6 +106,7 @@ struct zoe_wan_work {
     zoe_workspace work;
     zoe_wan_route route; /* NULL: every block runs */
     void *route_user;
+    void *second; /* of zoe_wan_work_pair: the residual stream of the other pass, as large as x */
 };
 
 /* Timesteps of one pass: 0 of the still tokens, and that of the others. */
@@ -130,7 +135,8 @@ static inline zoe_dtype wan_type(bool bf16)
 /* Rows first..first+count-1 of a [rows, n] tensor. */
 static inline zoe_tensor wan_rows(zoe_tensor t, size_t first, size_t count)
 {
-    t.data = (unsigned char *)t.data + first * (size_t)t.stride[0] * zoe_dtype_bytes(t.dtype);
+    if (t.data) /* none while sizes are measured */
+        t.data = (unsigned char *)t.data + first * (size_t)t.stride[0] * zoe_dtype_bytes(t.dtype);
     t.shape[0] = count;
     return t;
 }
@@ -141,6 +147,18 @@ static inline zoe_tensor wan_heads(zoe_tensor t, size_t heads)
     zoe_tensor r = zoe_tensor_3d(t.data, t.dtype, t.shape[0], heads, t.shape[1] / heads);
     r.stride[0] = t.stride[0];
     return r;
+}
+
+/* The self-attention of every block. */
+static inline zoe_sequence_attention_args wan_self_attention(const zoe_wan_work *w)
+{
+    const size_t heads = w->dims.heads;
+    return (zoe_sequence_attention_args){.o = wan_heads(w->o, heads),
+                                         .q = wan_heads(w->q, heads),
+                                         .k = wan_heads(w->k, heads),
+                                         .v = wan_heads(w->v, heads),
+                                         .tokens = w->tokens,
+                                         .scale = 1.0f / sqrtf((float)(w->dims.dim / heads))};
 }
 
 /* Runs a layer: args have everything but w and bias. `low` [rows, adapter_rank] f32 is for the products
@@ -172,5 +190,39 @@ void zoe_wan_adapters_free(zoe_wan *m);
 
 zoe_status zoe_wan_blocks(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w,
                           const zoe_wan_text *text, const zoe_probe *probe);
+/* All blocks for two residual streams, w->x and `second`, each with its text. */
+zoe_status zoe_wan_blocks_pair(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w,
+                               zoe_tensor second, const zoe_wan_text *const text[2]);
+
+/* ---- weights that are streamed; without streams all of this does nothing ---- */
+
+enum { WAN_LARGE = 8 };
+/* The layers of a block that a step runs through and that are worth streaming. */
+static inline void wan_large_layers(wan_linear *layers[WAN_LARGE], wan_block *b)
+{
+    wan_linear *const all[WAN_LARGE] = {&b->self.q,  &b->self.k,  &b->self.v, &b->self.o,
+                                        &b->cross.q, &b->cross.o, &b->ffn0,   &b->ffn2};
+    memcpy(layers, all, sizeof all);
+}
+
+/* A walk over the blocks; *block is block i with its weights there, until it is released. Nothing is
+ * read in advance for a network in int8, which has its own. */
+void zoe_wan_walk_begin(zoe_context *ctx, const zoe_wan *m);
+zoe_status zoe_wan_walk_take(zoe_context *ctx, const zoe_wan *m, size_t i, wan_block *block);
+void zoe_wan_walk_release(const zoe_wan *m, size_t i);
+void zoe_wan_walk_end(const zoe_wan *m);
+/* Blocks that are gathered from the ranks of comm (wan_shard.c); NULL is fine for _free. */
+struct wan_shard;
+zoe_status zoe_wan_shard_new(zoe_context *ctx, struct wan_shard **shard, const zoe_wan *m,
+                             zoe_comm *comm);
+void zoe_wan_shard_free(struct wan_shard *shard);
+zoe_status zoe_wan_shard_take(zoe_context *ctx, struct wan_shard *shard, const zoe_wan *m, size_t i,
+                              wan_block *block);
+void zoe_wan_shard_end(zoe_context *ctx, struct wan_shard *shard);
+/* The same over what makes the keys and values of texts. */
+void zoe_wan_texts_begin(zoe_context *ctx, const zoe_wan *m);
+zoe_status zoe_wan_text_take(zoe_context *ctx, const zoe_wan *m, size_t i);
+void zoe_wan_text_release(const zoe_wan *m, size_t i);
+void zoe_wan_texts_end(const zoe_wan *m);
 
 #endif

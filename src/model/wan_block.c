@@ -1,6 +1,8 @@
 /* Wan DiT: one transformer block. Row-wise parts go through the tokens in chunks, so that only the
  * residual stream, q, k, v and the attention's output are as long as the sequence. Source: Wan2.2
  * wan/modules/model.py, class WanAttentionBlock. */
+#include "base/clock.h"
+#include "base/trace.h"
 #include "model/wan.h"
 
 /* Rows of `modulation` [6, dim]. */
@@ -149,13 +151,8 @@ static zoe_status self_attention(const block_run *r)
     TRY(zoe_qk_norm_rope(r->ctx, &rotated));
     zoe_probe_block(r->probe, r->i, "sa_q_rope", w->q);
     zoe_probe_block(r->probe, r->i, "sa_k_rope", w->k);
-    const zoe_attention_args attention = {.o = wan_heads(w->o, d->heads),
-                                          .q = wan_heads(w->q, d->heads),
-                                          .k = wan_heads(w->k, d->heads),
-                                          .v = wan_heads(w->v, d->heads),
-                                          .scale = 1.0f / sqrtf((float)(d->dim / d->heads)),
-                                          .last_count = 1};
-    TRY(zoe_attention(r->ctx, &attention, w->work));
+    const zoe_sequence_attention_args attention = wan_self_attention(w);
+    TRY(zoe_sequence_attention(r->ctx, w->sequence, &attention, w->work));
     zoe_probe_block(r->probe, r->i, "sa_attn", w->o);
     if (r->probe) {
         TRY(plain(r, w->q, w->o, &a->o));
@@ -243,6 +240,7 @@ static void fill_modulation(zoe_wan_work *w, const wan_block *b)
 static zoe_status run_block(const block_run *r)
 {
     zoe_wan_work *w = r->w;
+    const double begun = zoe_now();
     fill_modulation(w, r->b);
     TRY(self_attention(r));
     wan_chunk c;
@@ -253,6 +251,7 @@ static zoe_status run_block(const block_run *r)
         TRY(feed_forward(r, c));
     }
     zoe_probe_block(r->probe, r->i, "out", w->x);
+    zoe_trace_add(r->ctx, ZOE_TRACK_COMPUTE, "block", r->i, begun);
     return ZOE_OK;
 }
 
@@ -275,15 +274,57 @@ static zoe_status choose(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w, si
     return w->route(ctx, w->route_user, &point, i);
 }
 
-zoe_status zoe_wan_blocks(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w,
-                          const zoe_wan_text *text, const zoe_probe *probe)
+static zoe_status walk(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w,
+                       const zoe_wan_text *text, const zoe_probe *probe)
 {
     for (size_t i = 0;; i++) {
+        wan_block b;
         TRY(zoe_check_cancel(ctx));
         TRY(choose(ctx, m, w, &i));
         if (i >= m->dims.layers)
             return ZOE_OK;
+        TRY(zoe_wan_walk_take(ctx, m, i, &b));
         TRY(run_block(&(block_run){
-            .ctx = ctx, .m = m, .w = w, .text = text, .b = &m->blocks[i], .i = i, .probe = probe}));
+            .ctx = ctx, .m = m, .w = w, .text = text, .b = &b, .i = i, .probe = probe}));
+        zoe_wan_walk_release(m, i);
     }
+}
+
+zoe_status zoe_wan_blocks(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w,
+                          const zoe_wan_text *text, const zoe_probe *probe)
+{
+    const zoe_status status = walk(ctx, m, w, text, probe);
+    zoe_wan_walk_end(m);
+    return status;
+}
+
+/* One block for both residual streams; which of them w->x is changes on the way. */
+static zoe_status run_both(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w, zoe_tensor second,
+                           const zoe_wan_text *const text[2], const wan_block *b, size_t i)
+{
+    const zoe_tensor first = w->x;
+    zoe_status status =
+        run_block(&(block_run){.ctx = ctx, .m = m, .w = w, .text = text[0], .b = b, .i = i});
+    w->x = second;
+    if (status == ZOE_OK)
+        status =
+            run_block(&(block_run){.ctx = ctx, .m = m, .w = w, .text = text[1], .b = b, .i = i});
+    w->x = first;
+    return status;
+}
+
+zoe_status zoe_wan_blocks_pair(zoe_context *ctx, const zoe_wan *m, zoe_wan_work *w,
+                               zoe_tensor second, const zoe_wan_text *const text[2])
+{
+    zoe_status status = ZOE_OK;
+    for (size_t i = 0; i < m->dims.layers; i++) {
+        wan_block b;
+        TRY_GOTO(zoe_check_cancel(ctx));
+        TRY_GOTO(zoe_wan_walk_take(ctx, m, i, &b));
+        TRY_GOTO(run_both(ctx, m, w, second, text, &b, i));
+        zoe_wan_walk_release(m, i);
+    }
+done:
+    zoe_wan_walk_end(m);
+    return status;
 }

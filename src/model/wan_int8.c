@@ -9,15 +9,6 @@ enum {
     ROWS = 1024 /* rows of x that are quantised at a time */
 };
 
-enum { LARGE = 8 };
-
-static void large_layers(wan_linear *layers[LARGE], wan_block *b)
-{
-    wan_linear *const all[LARGE] = {&b->self.q,  &b->self.k,  &b->self.v, &b->self.o,
-                                    &b->cross.q, &b->cross.o, &b->ffn0,   &b->ffn2};
-    memcpy(layers, all, sizeof all);
-}
-
 /* ---- running ---- */
 
 size_t zoe_wan_int8_work_bytes(const zoe_context *ctx, const zoe_wan_dims *d, bool bf16,
@@ -119,35 +110,47 @@ static zoe_status quantise_sum(zoe_context *ctx, wan_linear *l)
     return status;
 }
 
+static zoe_status quantise_block(zoe_context *ctx, wan_block *b)
+{
+    wan_linear *layers[WAN_LARGE];
+    wan_large_layers(layers, b);
+    for (size_t j = 0; j < WAN_LARGE; j++) {
+        wan_linear *l = layers[j];
+        if (!l->int8)
+            TRY(l->pairs ? quantise_sum(ctx, l) : zoe_int8_weights_new(ctx, &l->int8, l->w, GROUP));
+    }
+    return ZOE_OK;
+}
+
 zoe_status zoe_wan_quantise(zoe_context *ctx, zoe_wan *m, const zoe_store *store)
 {
+    zoe_status status = ZOE_OK;
+    zoe_wan_walk_begin(ctx, m);
     for (size_t i = 0; i < m->dims.layers; i++) {
-        wan_linear *layers[LARGE];
-        large_layers(layers, &m->blocks[i]);
-        for (size_t j = 0; j < LARGE; j++) {
-            wan_linear *l = layers[j];
-            if (l->int8)
-                continue;
-            const zoe_status status =
-                l->pairs ? quantise_sum(ctx, l) : zoe_int8_weights_new(ctx, &l->int8, l->w, GROUP);
-            if (status != ZOE_OK) {
-                zoe_fail_in(ctx, "%s: block %zu", zoe_store_path(store), i);
-                return status;
-            }
+        wan_block there;
+        TRY_GOTO(zoe_wan_walk_take(ctx, m, i, &there));
+        status = quantise_block(ctx, &m->blocks[i]);
+        zoe_wan_walk_release(m, i);
+        if (status != ZOE_OK) {
+            zoe_fail_in(ctx, "%s: block %zu", zoe_store_path(store), i);
+            goto done;
         }
-        TRY(zoe_check_cancel(ctx));
-        zoe_store_drop(store);
+        TRY_GOTO(zoe_check_cancel(ctx));
+        if (!m->streams)
+            zoe_store_drop(store);
     }
     m->dims.int8 = true;
-    return ZOE_OK;
+done:
+    zoe_wan_walk_end(m);
+    return status;
 }
 
 void zoe_wan_unquantise(zoe_wan *m)
 {
     for (size_t i = 0; m->blocks && i < m->dims.layers; i++) {
-        wan_linear *layers[LARGE];
-        large_layers(layers, &m->blocks[i]);
-        for (size_t j = 0; j < LARGE; j++) {
+        wan_linear *layers[WAN_LARGE];
+        wan_large_layers(layers, &m->blocks[i]);
+        for (size_t j = 0; j < WAN_LARGE; j++) {
             zoe_int8_weights_free(layers[j]->int8);
             layers[j]->int8 = NULL;
         }
@@ -171,10 +174,10 @@ zoe_wan_int8_bytes zoe_wan_int8_bytes_of(const zoe_wan *m)
     zoe_wan_int8_bytes bytes = {0};
     size_t floats = 0;
     for (size_t i = 0; i < m->dims.layers; i++) {
-        wan_linear *layers[LARGE];
+        wan_linear *layers[WAN_LARGE];
         size_t stored = 0;
-        large_layers(layers, &m->blocks[i]);
-        for (size_t j = 0; j < LARGE; j++) {
+        wan_large_layers(layers, &m->blocks[i]);
+        for (size_t j = 0; j < WAN_LARGE; j++) {
             bytes.made += zoe_int8_weights_bytes(layers[j]->w, GROUP);
             stored += zoe_tensor_bytes(layers[j]->w);
             floats = zoe_max(floats, scratch_floats(layers[j]));

@@ -120,7 +120,7 @@ static zoe_status refuse_relatives(zoe_context *ctx, const zoe_store *store)
 {
     const char *sign, *kind = zoe_wan_relative(store, &sign);
     return kind ? zoe_fail(ctx, ZOE_UNSUPPORTED,
-                           "%s: this is a %s model (it has %s), which is not supported",
+                           "%s: this is a relative of Wan, %s (it has %s), which is not supported",
                            zoe_store_path(store), kind, sign)
                 : ZOE_OK;
 }
@@ -391,6 +391,7 @@ void zoe_wan_close(zoe_wan *wan)
 {
     if (!wan)
         return;
+    zoe_wan_stream_end(wan);
     zoe_wan_unquantise(wan);
     zoe_vectors_free(&wan->vectors);
     zoe_wan_adapters_free(wan);

@@ -107,8 +107,9 @@ static zoe_status fill_layer(zoe_context *ctx, zoe_wan_text *t, text_run *r, con
     return run_linear(ctx, r, wan_slot(t, image, i, 1), x, image ? &a->v_img : &a->v, ZOE_ACT_NONE);
 }
 
-static zoe_status fill(zoe_context *ctx, zoe_wan_text *t, text_run *r, const zoe_wan *m,
-                       const float *context, size_t rows, const zoe_probe *probe)
+/* r->c = what the layers make keys and values of. */
+static zoe_status embed_text(zoe_context *ctx, const zoe_wan_text *t, text_run *r, const zoe_wan *m,
+                             const float *context, size_t rows, const zoe_probe *probe)
 {
     const zoe_wan_dims *d = &m->dims;
     zoe_narrow(r->padded.data, r->padded.dtype, context, rows * d->text_dim);
@@ -119,10 +120,6 @@ static zoe_status fill(zoe_context *ctx, zoe_wan_text *t, text_run *r, const zoe
     TRY(run_linear(ctx, r, r->a, r->padded, &m->text0, ZOE_ACT_GELU_TANH));
     TRY(run_linear(ctx, r, r->c, r->a, &m->text2, ZOE_ACT_NONE));
     zoe_probe_see(probe, "context", r->c);
-    for (size_t i = 0; i < d->layers; i++) {
-        TRY(fill_layer(ctx, t, r, m, i, false));
-        zoe_probe_block(probe, i, "ca_k", wan_slot(t, false, i, 0));
-    }
     return ZOE_OK;
 }
 
@@ -138,8 +135,8 @@ static zoe_status norm(zoe_context *ctx, zoe_tensor y, zoe_tensor x, float *cons
 }
 
 /* Source: Wan2.1 wan/modules/model.py, class MLPProj. */
-static zoe_status fill_image(zoe_context *ctx, zoe_wan_text *t, text_run *r, const zoe_wan *m,
-                             const float *image, const zoe_probe *probe)
+static zoe_status embed_image(zoe_context *ctx, const zoe_wan_text *t, text_run *r,
+                              const zoe_wan *m, const float *image, const zoe_probe *probe)
 {
     float *x = r->features.data;
     for (size_t i = 0; i < t->image_rows * m->dims.image_dim; i++)
@@ -150,8 +147,6 @@ static zoe_status fill_image(zoe_context *ctx, zoe_wan_text *t, text_run *r, con
     TRY(run_linear(ctx, r, r->image_a, up, &m->image.down, ZOE_ACT_NONE));
     TRY(norm(ctx, r->image_c, r->image_a, m->image.norm_out));
     zoe_probe_see(probe, "img_context", r->image_c);
-    for (size_t i = 0; i < m->dims.layers; i++)
-        TRY(fill_layer(ctx, t, r, m, i, true));
     return ZOE_OK;
 }
 
@@ -170,41 +165,112 @@ static zoe_status check_rows(zoe_context *ctx, const zoe_wan_dims *d, size_t row
     return ZOE_OK;
 }
 
-zoe_status zoe_wan_text_new_with_image(zoe_context *ctx, zoe_wan_text **text, const zoe_wan *wan,
-                                       const float *context, size_t rows, const float *image,
-                                       size_t image_rows, const zoe_probe *probe)
+/* Several prompts on their way through the layers, with the same picture. */
+typedef struct batch {
+    const zoe_wan *m;
+    zoe_wan_text *text[ZOE_WAN_TEXTS];
+    text_run run[ZOE_WAN_TEXTS];
+    size_t n;
+    const zoe_probe *probe;
+} batch;
+
+static zoe_status text_alloc(zoe_context *ctx, zoe_wan_text **text, const zoe_wan *m, size_t rows,
+                             size_t image_rows)
 {
-    const zoe_wan_dims *d = &wan->dims;
+    const zoe_wan_dims *d = &m->dims;
     void *p;
-    *text = NULL;
-    TRY(check_rows(ctx, d, rows, image_rows));
     TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **text, "text context"));
-    zoe_wan_text *t = p;
-    text_run r = {.work.bytes = 0};
-    zoe_status status;
+    zoe_wan_text *t = *text = p;
     *t = (zoe_wan_text){.rows = key_rows(d, rows),
                         .last_count = rows < d->text_len ? d->text_len - rows : 1,
                         .layers = d->layers,
                         .dim = d->dim,
-                        .dtype = wan_type(wan->bf16),
+                        .dtype = wan_type(m->bf16),
                         .image_rows = image_rows};
     const size_t layer = 2 * d->dim * zoe_dtype_bytes(t->dtype);
-    TRY_GOTO(prepare(ctx, &r, wan, t->rows, image_rows));
-    TRY_GOTO(
-        zoe_alloc(ctx, &t->data, d->layers, layer * t->rows, "cross-attention keys and values"));
-    TRY_GOTO(fill(ctx, t, &r, wan, context, rows, probe));
-    if (image_rows > 0) {
-        TRY_GOTO(zoe_alloc(ctx, &t->image, d->layers, layer * image_rows,
-                           "cross-attention keys and values"));
-        TRY_GOTO(fill_image(ctx, t, &r, wan, image, probe));
+    TRY(zoe_alloc(ctx, &t->data, d->layers, layer * t->rows, "cross-attention keys and values"));
+    return image_rows > 0 ? zoe_alloc(ctx, &t->image, d->layers, layer * image_rows,
+                                      "cross-attention keys and values")
+                          : ZOE_OK;
+}
+
+/* One layer of all of them; what comes from the picture is made once. */
+static zoe_status fill_layers(zoe_context *ctx, batch *b, size_t i)
+{
+    for (size_t k = 0; k < b->n; k++) {
+        TRY(fill_layer(ctx, b->text[k], &b->run[k], b->m, i, false));
+        zoe_probe_block(b->probe, i, "ca_k", wan_slot(b->text[k], false, i, 0));
+    }
+    if (b->text[0]->image_rows == 0)
+        return ZOE_OK;
+    TRY(fill_layer(ctx, b->text[0], &b->run[0], b->m, i, true));
+    for (size_t k = 1; k < b->n; k++)
+        for (size_t which = 0; which < 2; which++) {
+            const zoe_tensor from = wan_slot(b->text[0], true, i, which);
+            memcpy(wan_slot(b->text[k], true, i, which).data, from.data, zoe_tensor_bytes(from));
+        }
+    return ZOE_OK;
+}
+
+static zoe_status walk_layers(zoe_context *ctx, batch *b)
+{
+    zoe_status status = ZOE_OK;
+    zoe_wan_texts_begin(ctx, b->m);
+    for (size_t i = 0; i < b->m->dims.layers; i++) {
+        TRY_GOTO(zoe_wan_text_take(ctx, b->m, i));
+        TRY_GOTO(fill_layers(ctx, b, i));
+        zoe_wan_text_release(b->m, i);
     }
 done:
-    zoe_arena_free(&r.arena);
-    if (status != ZOE_OK)
-        zoe_wan_text_free(t);
-    else
-        *text = t;
+    zoe_wan_texts_end(b->m);
     return status;
+}
+
+static zoe_status make_texts(zoe_context *ctx, batch *b, const float *const *context,
+                             const size_t *rows, const float *image, size_t image_rows)
+{
+    for (size_t k = 0; k < b->n; k++)
+        TRY(check_rows(ctx, &b->m->dims, rows[k], image_rows));
+    for (size_t k = 0; k < b->n; k++) {
+        TRY(text_alloc(ctx, &b->text[k], b->m, rows[k], image_rows));
+        TRY(prepare(ctx, &b->run[k], b->m, b->text[k]->rows, k == 0 ? image_rows : 0));
+        TRY(embed_text(ctx, b->text[k], &b->run[k], b->m, context[k], rows[k], b->probe));
+    }
+    if (image_rows > 0)
+        TRY(embed_image(ctx, b->text[0], &b->run[0], b->m, image, b->probe));
+    return walk_layers(ctx, b);
+}
+
+static zoe_status texts_new(zoe_context *ctx, zoe_wan_text **text, const zoe_wan *wan, size_t n,
+                            const float *const *context, const size_t *rows, const float *image,
+                            size_t image_rows, const zoe_probe *probe)
+{
+    batch b = {.m = wan, .n = n, .probe = probe};
+    if (n > ZOE_WAN_TEXTS)
+        return zoe_fail(ctx, ZOE_INVALID, "%zu prompts at once, at most %d are taken", n,
+                        (int)ZOE_WAN_TEXTS);
+    const zoe_status status = make_texts(ctx, &b, context, rows, image, image_rows);
+    for (size_t k = 0; k < n; k++) {
+        zoe_arena_free(&b.run[k].arena);
+        if (status != ZOE_OK)
+            zoe_wan_text_free(b.text[k]);
+        text[k] = status == ZOE_OK ? b.text[k] : NULL;
+    }
+    return status;
+}
+
+zoe_status zoe_wan_texts_new(zoe_context *ctx, zoe_wan_text **text, const zoe_wan *wan, size_t n,
+                             const float *const *context, const size_t *rows, const float *image,
+                             size_t image_rows)
+{
+    return texts_new(ctx, text, wan, n, context, rows, image, image_rows, NULL);
+}
+
+zoe_status zoe_wan_text_new_with_image(zoe_context *ctx, zoe_wan_text **text, const zoe_wan *wan,
+                                       const float *context, size_t rows, const float *image,
+                                       size_t image_rows, const zoe_probe *probe)
+{
+    return texts_new(ctx, text, wan, 1, &context, &rows, image, image_rows, probe);
 }
 
 zoe_status zoe_wan_text_new(zoe_context *ctx, zoe_wan_text **text, const zoe_wan *wan,

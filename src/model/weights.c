@@ -65,6 +65,7 @@ zoe_status zoe_vector(zoe_context *ctx, zoe_vectors *vectors, const zoe_store *s
     vectors->bytes += n * sizeof(float);
     *values = p;
     zoe_tensor_widen(*values, t, 0, n);
+    zoe_store_drop_tensor(store, t); /* the system may map 2 MiB around so small a thing */
     for (size_t i = 0; i < n && vectors->round; i++)
         (*values)[i] = zoe_bf16_round((*values)[i]);
     return ZOE_OK;

@@ -1,12 +1,14 @@
 /* golden_dit DIR: the Wan transformer against reference runs. DIR holds a checkpoint (config.json
  * and a store) and case files with the inputs in.x, in.y, in.context, in.t and any intermediates
- * under the names that the model's probes use. */
+ * under the names that the model's probes use. DIR/diffusers may hold the same checkpoint as
+ * diffusers writes it: it must give the same. */
 #include "golden.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "model/model.h"
 
 enum { PIECES = 64 };
@@ -238,30 +240,68 @@ static void run_case(golden *g, const char *dir, const char *file, const zoe_sto
     zoe_store_close(store);
 }
 
-int main(int argc, char **argv)
+/* Every case of DIR with the checkpoint in `folder` and this configuration. */
+static void run_checkpoint(golden *g, const char *dir, const char *folder, const zoe_config *config)
 {
-    const char *dir = golden_folder(argc, argv);
-    golden g = golden_begin();
     zoe_store *weights;
-    zoe_config *config;
-    golden_must(&g,
-                zoe_store_open(g.ctx, &weights,
-                               golden_path(dir, "diffusion_pytorch_model.safetensors"),
+    golden_must(g,
+                zoe_store_open(g->ctx, &weights,
+                               golden_path(folder, "diffusion_pytorch_model.safetensors"),
                                ZOE_NAMES_WAN_DIT),
-                dir);
-    golden_must(&g, zoe_config_open(g.ctx, &config, golden_path(dir, "config.json")), dir);
+                folder);
     DIR *d = opendir(dir);
     if (!d) {
         perror(dir);
-        return 1;
+        exit(1);
     }
     for (struct dirent *entry; (entry = readdir(d));)
         if (golden_ends_with(entry->d_name, ".safetensors") &&
             strcmp(entry->d_name, "diffusion_pytorch_model.safetensors") != 0 &&
             strcmp(entry->d_name, "diffusers_out.safetensors") != 0)
-            run_case(&g, dir, entry->d_name, weights, config);
+            run_case(g, dir, entry->d_name, weights, config);
     closedir(d);
-    zoe_config_close(config);
     zoe_store_close(weights);
+}
+
+/* The configuration that diffusers wrote. It does not say how many rows of context there are, since
+ * the pipeline around it always makes 512; these references have fewer, as `official` says. */
+static zoe_config *diffusers_config(golden *g, const char *folder, const zoe_config *official)
+{
+    const char *path = golden_path(folder, "config.json");
+    char made[] = "/tmp/golden-dit-XXXXXX", *text;
+    size_t size, text_len = 512;
+    zoe_config *config;
+    golden_must(g, zoe_config_size(g->ctx, official, "text_len", 1, 4096, &text_len), folder);
+    golden_must(g, zoe_file_read(g->ctx, &text, &size, path, 65536), path);
+    const int fd = mkstemp(made);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    const char *begin = strchr(text, '{');
+    if (!f || !begin || fprintf(f, "{\"text_len\": %zu, %s", text_len, begin + 1) < 0 ||
+        fclose(f) != 0) {
+        perror(made);
+        exit(1);
+    }
+    golden_must(g, zoe_config_open(g->ctx, &config, made), path);
+    remove(made);
+    zoe_free(text);
+    return config;
+}
+
+int main(int argc, char **argv)
+{
+    const char *dir = golden_folder(argc, argv);
+    golden g = golden_begin();
+    zoe_config *config;
+    char other[1024];
+    golden_must(&g, zoe_config_open(g.ctx, &config, golden_path(dir, "config.json")), dir);
+    run_checkpoint(&g, dir, dir, config);
+    snprintf(other, sizeof other, "%s/diffusers", dir);
+    if (zoe_folder_exists(other)) {
+        printf("with the names of diffusers\n");
+        zoe_config *foreign = diffusers_config(&g, other, config);
+        run_checkpoint(&g, dir, other, foreign);
+        zoe_config_close(foreign);
+    }
+    zoe_config_close(config);
     return golden_end(&g);
 }

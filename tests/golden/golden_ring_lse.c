@@ -1,5 +1,5 @@
-/* golden_ring_lse DIR, or the file in it: attention in parts, as ring ranks compute it, against
- * the references.
+/* golden_ring_lse DIR, or the file in it: attention in parts, as ring ranks compute it, and on such
+ * ranks, against the references.
  *
  * DIR/ring_lse.json   cases {P, s_local, heads, d, scale, q, k, v, full, full_lse, ranks}; q, k, v
  *                     and full are [1, P * s_local, heads, d], lse is [1, heads, queries]; of
@@ -7,10 +7,8 @@
  *                     of the two (merged_overlap), and a merge step by step (merged_ring,
  *                     lse_ring) */
 #include <jansson.h>
-#include <stdlib.h>
 
-#include "golden.h"
-#include "zoetrope/op.h"
+#include "ranks.h"
 
 static const double LIMIT = 2e-6;
 
@@ -127,6 +125,61 @@ static void check_rank(golden *g, const ring_case *c, const json_t *rank)
     zoe_free(lses);
 }
 
+/* A case on ranks. */
+typedef struct ring_run {
+    const ring_case *c;
+    float *o; /* [P * s, heads, d] */
+    bool stepwise;
+} ring_run;
+
+static zoe_status attend_on(const ring_run *run, zoe_context *ctx, const zoe_sequence *sequence)
+{
+    const ring_case *c = run->c;
+    const zoe_place place = zoe_place_of(sequence);
+    const size_t first = place.rank * c->s * c->heads * c->d;
+    const zoe_sequence_attention_args a = {
+        .o = zoe_tensor_3d(run->o + first, ZOE_F32, c->s, c->heads, c->d),
+        .q = zoe_tensor_3d(c->q + first, ZOE_F32, c->s, c->heads, c->d),
+        .k = zoe_tensor_3d(c->k + first, ZOE_F32, c->s, c->heads, c->d),
+        .v = zoe_tensor_3d(c->v + first, ZOE_F32, c->s, c->heads, c->d),
+        .tokens = c->P * c->s,
+        .scale = c->scale};
+    zoe_workspace work = {.bytes = zoe_sequence_attention_workspace(ctx, &place, &a)};
+    TRY(zoe_alloc(ctx, &work.data, work.bytes, 1, "a workspace"));
+    const zoe_status status = zoe_sequence_attention(ctx, sequence, &a, work);
+    zoe_free(work.data);
+    return status;
+}
+
+static zoe_status rank_attends(void *user, zoe_context *ctx, zoe_comm *comm)
+{
+    const ring_run *run = user;
+    zoe_sequence sequence;
+    TRY(zoe_sequence_new(ctx, &sequence, comm, 1, run->c->P, run->stepwise));
+    const zoe_status status = attend_on(run, ctx, &sequence);
+    zoe_sequence_free(&sequence);
+    return status;
+}
+
+/* Both forms of the ring on ranks, against the merges of the reference and against the whole. */
+static void check_ranks(golden *g, const ring_case *c, const json_t *object)
+{
+    const size_t chunk = c->s * c->heads * c->d;
+    ring_run run = {.c = c, .o = memory(g, c->P * chunk * sizeof(float))};
+    const json_t *rank;
+    size_t i;
+    for (int form = 0; form < 2; form++) {
+        run.stepwise = form;
+        golden_run_ranks(g, c->P, rank_attends, &run);
+        compare(g, object, "full", run.o, c->P * chunk);
+        json_array_foreach(json_object_get(object, "ranks"), i, rank)
+        {
+            compare(g, rank, form ? "merged_ring" : "merged_overlap", run.o + i * chunk, chunk);
+        }
+    }
+    zoe_free(run.o);
+}
+
 static size_t count_of(const json_t *object, const char *key)
 {
     return (size_t)json_integer_value(json_object_get(object, key));
@@ -153,6 +206,7 @@ static void check_case(golden *g, const json_t *object)
     {
         check_rank(g, &c, rank);
     }
+    check_ranks(g, &c, object);
     zoe_free(c.q);
     zoe_free(c.k);
     zoe_free(c.v);

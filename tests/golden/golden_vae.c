@@ -1,9 +1,9 @@
 /* golden_vae DIR: the Wan 2.1 VAE against reference runs. DIR holds model.safetensors,
  * io.safetensors (a video, a latent and what becomes of them) and intermediates.safetensors
  * (outputs of every layer for the first two chunks, [C, T, H, W]). */
-#include "golden.h"
-
 #include <stdio.h>
+
+#include "ranks.h"
 
 #include "model/model.h"
 
@@ -198,13 +198,85 @@ static void check_bands(golden *g, zoe_vae *vae)
     zoe_free(p);
 }
 
+/* ---- ranks that share the frames ---- */
+
+enum { RANKS = 4 };
+
+/* What they have in common. */
+typedef struct shared {
+    const char *weights;
+    const run *input;
+    run clip; /* takes the frames of the first */
+    const float *noise;
+    size_t f, h, w;
+    float *latents; /* what each encodes, `n` floats */
+    size_t n;
+} shared;
+
+static zoe_status run_rank(void *user, zoe_context *ctx, zoe_comm *comm)
+{
+    shared *s = user;
+    run input = *s->input;
+    float *latent = s->latents + zoe_comm_rank(comm) * s->n;
+    zoe_store *store;
+    zoe_vae *vae = NULL;
+    zoe_status status;
+    TRY(zoe_store_open(ctx, &store, s->weights, ZOE_NAMES_WAN_VAE));
+    TRY_GOTO(zoe_vae_open(ctx, &vae, store));
+    TRY_GOTO(zoe_vae_set_ranks(ctx, vae, comm, 0));
+    TRY_GOTO(zoe_vae_encode(ctx, vae, latent, input.F, input.H, input.W, read_frame, &input, NULL,
+                            NULL));
+    status =
+        zoe_vae_decode(ctx, vae, s->noise, s->f, s->h, s->w, write_frames, &s->clip, NULL, NULL);
+done:
+    zoe_vae_close(vae);
+    zoe_store_close(store);
+    return status;
+}
+
+/* The video and the latent of the reference once more, on RANKS ranks. */
+static void check_ranks(golden *g, const char *weights, const zoe_store *io, const run *input,
+                        const float *noise, zoe_tensor latent)
+{
+    size_t n_latent, n_frames;
+    float *want_latent = golden_load(g, io, "enc.out", &n_latent);
+    float *want_frames = golden_load(g, io, "dec.raw", &n_frames);
+    zoe_tensor video;
+    void *p;
+    golden_must(g, zoe_alloc(g->ctx, &p, RANKS * n_latent + n_frames, sizeof(float), "ranks"),
+                "ranks");
+    zoe_store_find(io, "dec.raw", &video);
+    shared s = {.weights = weights,
+                .input = input,
+                .clip = {.video = (float *)p + RANKS * n_latent,
+                         .F = video.shape[1],
+                         .H = video.shape[2],
+                         .W = video.shape[3]},
+                .noise = noise,
+                .f = latent.shape[1],
+                .h = latent.shape[2],
+                .w = latent.shape[3],
+                .latents = p,
+                .n = n_latent};
+    golden_run_ranks(g, RANKS, run_rank, &s);
+    for (size_t i = 0; i < RANKS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "enc.out, rank %zu", i);
+        golden_compare(g, name, s.latents + i * n_latent, want_latent, n_latent, limit);
+    }
+    golden_compare(g, "dec.raw, ranks", s.clip.video, want_frames, n_frames, limit);
+    zoe_free(p);
+    zoe_free(want_frames);
+    zoe_free(want_latent);
+}
+
 int main(int argc, char **argv)
 {
     const char *dir = golden_folder(argc, argv);
     golden g = golden_begin();
     zoe_store *weights, *io, *layers;
     zoe_vae *vae;
-    zoe_tensor t;
+    zoe_tensor t, video;
     golden_must(
         &g,
         zoe_store_open(g.ctx, &weights, golden_path(dir, "model.safetensors"), ZOE_NAMES_WAN_VAE),
@@ -243,6 +315,8 @@ int main(int argc, char **argv)
     golden_check(&g, "intermediates", r.seen == zoe_store_count(layers), "%zu of %zu tensors",
                  r.seen, zoe_store_count(layers));
     check_bands(&g, vae);
+    if (zoe_store_find(io, "enc.out", &video) && zoe_store_find(io, "dec.raw", &video))
+        check_ranks(&g, golden_path(dir, "model.safetensors"), io, &r, latent, t);
     zoe_free(first);
     zoe_free(latent);
     zoe_free(r.video);
