@@ -6,7 +6,9 @@
 #include <stdlib.h>
 
 #include "bench.h"
+#include "comm/comm.h"
 #include "commands.h"
+#include "launch.h"
 #include "message.h"
 #include "session.h"
 
@@ -55,7 +57,7 @@ static size_t read_threads(int *list, const char *text)
 {
     size_t n = 0;
     if (!text) {
-        list[0] = zoe_cpu_threads();
+        list[0] = zoe_comm_threads();
         return 1;
     }
     for (;;) {
@@ -112,15 +114,17 @@ static zoe_status run_part(bench *b, size_t part)
 }
 
 /* All rows for one number of threads. *printed: how many so far. */
-static int run_threads(const bench_request *request, size_t part, int threads, size_t *printed)
+static int run_threads(const bench_request *request, size_t part, int threads, zoe_comm *comm,
+                       size_t *printed)
 {
-    bench b = {.request = request, .rows = *printed};
+    bench b = {.request = request, .comm = comm, .rows = *printed};
     b.ctx = zoe_session_begin((size_t)threads);
     if (!b.ctx)
         return ZOE_EXIT_MEMORY;
     b.threads = zoe_context_threads(b.ctx);
     b.cpu_time =
-        request->clock == BENCH_CLOCK_CPU || (request->clock == BENCH_CLOCK_AUTO && b.threads == 1);
+        request->clock == BENCH_CLOCK_CPU ||
+        (request->clock == BENCH_CLOCK_AUTO && b.threads == 1 && !comm); /* waiting counts */
     b.repeats = request->repeats ? request->repeats : request->quick ? 1 : part == 0 ? 7 : 3;
     zoe_bench_peers_start(&b);
     const zoe_status status = run_part(&b, part);
@@ -130,7 +134,7 @@ static int run_threads(const bench_request *request, size_t part, int threads, s
     return zoe_session_end(b.ctx, status, true);
 }
 
-static int run_request(const bench_request *request, size_t part)
+static int run_request(const bench_request *request, size_t part, zoe_comm *comm)
 {
     int threads[LIST];
     const size_t n = read_threads(threads, request->threads);
@@ -148,11 +152,11 @@ static int run_request(const bench_request *request, size_t part)
     if (!zoe_bench_peers_start(&names))
         return ZOE_EXIT_USAGE;
     for (size_t i = 0; i < n && code == ZOE_EXIT_DONE; i++)
-        code = run_threads(request, part, threads[i], &printed);
+        code = run_threads(request, part, threads[i], comm, &printed);
     return code;
 }
 
-static int run(int argc, char **argv)
+static int measure(int argc, char **argv, zoe_comm *comm)
 {
     static zoe_options found;
     bench_request request = {0};
@@ -171,7 +175,26 @@ static int run(int argc, char **argv)
         return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
                           "%s: wanted is one of ops, step, vae and text",
                           found.operand[found.operands - 1]);
-    return run_request(&request, part);
+    if (comm && parts[part] != zoe_bench_step)
+        return refuse("of several ranks, step alone is measured: zoe bench step");
+    if (comm && request.n_compare > 0)
+        return refuse("--compare: peers run on one rank");
+    return run_request(&request, part, comm);
+}
+
+/* Ranks share each pass, by Ulysses; the first one prints. */
+static int run(int argc, char **argv)
+{
+    zoe_comm *comm;
+    int code = zoe_launch_join(&comm);
+    if (code != ZOE_EXIT_DONE)
+        return code;
+    if (zoe_comm_rank(comm) > 0 && !freopen("/dev/null", "w", stdout))
+        code = zoe_refuse(ZOE_EXIT_FAILED, zoe_status_name(ZOE_IO), "/dev/null cannot be opened");
+    else
+        code = measure(argc, argv, comm);
+    zoe_launch_leave(comm, code);
+    return code;
 }
 
 static const char text[] =
@@ -197,11 +220,14 @@ static const char text[] =
     "own, with preallocated results and an allocator that keeps its memory, on the same\n"
     "number of threads. The ratio is the peer's time by ours.\n"
     "\n"
+    "Under mpirun, step measures a pass that the ranks share by Ulysses, as the first rank sees\n"
+    "it: mpirun -n 2 zoe bench step --threads 1.\n"
+    "\n"
     "With --json each line has op, dtype, shape, threads, clock, isa, median_s, gflops or\n"
     "gbps, percent (of the peak), peak, target_percent, faults (page faults in what was\n"
     "timed), peer, peer_dtype, peer_median_s and ratio; models also block_s, blocks,\n"
-    "blocks_run, extrapolated, buffer_bytes and peak_bytes. With several peers there is a\n"
-    "line for each.\n";
+    "blocks_run, extrapolated, buffer_bytes and peak_bytes, and with several ranks ranks. With\n"
+    "several peers there is a line for each.\n";
 
 static const char examples[] = "The operators, one and two threads, beside PyTorch:\n"
                                "  zoe bench --threads 1,2 --compare torch\n"

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "base/base.h"
+#include "comm/comm.h"
 #include "store/store.h"
 
 enum { BENCH_PEERS = 3, BENCH_SHAPE = 10, BENCH_REPEATS = 99 };
@@ -32,6 +33,7 @@ typedef struct bench_peak {
 typedef struct bench {
     const bench_request *request;
     zoe_context *ctx;
+    zoe_comm *comm; /* ranks that share a pass; NULL: one. All run the same calls */
     int threads;
     bool cpu_time;
     size_t repeats;

@@ -64,8 +64,10 @@ static void settle(const bench *b)
 static zoe_status warm(bench *b, const bench_runner *r, size_t *calls, double *once)
 {
     TRY(r->time(b, r->self, 1, once));
+    TRY(zoe_comm_max(b->ctx, b->comm, once, 1)); /* or ranks would decide differently */
     if (*once < turn_seconds)
         TRY(r->time(b, r->self, 1, once));
+    TRY(zoe_comm_max(b->ctx, b->comm, once, 1));
     const double wanted = part_seconds / (*once + 1e-8);
     *calls = b->request->quick || wanted < 1 ? 1 : (size_t)wanted + 1;
     return ZOE_OK;

@@ -140,6 +140,8 @@ static void print_json(bench *b, const bench_row *row, const bench_peer_row *p)
     json_object_set_new(root, "peak", real(row->peak * 1e-9));
     json_object_set_new(root, "target_percent", real(row->target));
     json_object_set_new(root, "faults", json_integer((json_int_t)b->faults));
+    if (b->comm)
+        json_object_set_new(root, "ranks", json_integer((json_int_t)zoe_comm_size(b->comm)));
     if (row->blocks > 0) {
         json_object_set_new(root, "block_s", real(row->block));
         json_object_set_new(root, "blocks", json_integer((json_int_t)row->blocks));

@@ -100,6 +100,7 @@ typedef struct pass {
     zoe_wan *wan;
     zoe_wan_text *text;
     zoe_wan_work *work;
+    zoe_sequence sequence;
     void *latent, *condition, *velocity, *context;
     size_t layers, run; /* of the network, and how many of them the pass goes through */
 } pass;
@@ -135,7 +136,7 @@ static zoe_status open_network(zoe_context *ctx, pass *p)
     return int8 ? zoe_wan_quantise(ctx, p->wan, p->store) : ZOE_OK;
 }
 
-static zoe_status open_pass(zoe_context *ctx, pass *p)
+static zoe_status open_pass(zoe_context *ctx, zoe_comm *comm, pass *p)
 {
     const step_case *c = p->c;
     const size_t cells = c->f * c->h * c->w;
@@ -151,7 +152,9 @@ static zoe_status open_pass(zoe_context *ctx, pass *p)
     zoe_random_normal(&random, p->latent, c->latent_dim * cells);
     zoe_random_normal(&random, p->context, TEXT_LENGTH * TEXT_DIM);
     TRY(zoe_wan_text_new(ctx, &p->text, p->wan, p->context, TEXT_LENGTH, NULL));
-    TRY(zoe_wan_work_new(ctx, &p->work, zoe_wan_dims_of(p->wan), c->bf16, c->f, c->h, c->w));
+    TRY(zoe_sequence_new(ctx, &p->sequence, comm, zoe_comm_size(comm), 1, false));
+    TRY(zoe_wan_work_new_on(ctx, &p->work, zoe_wan_dims_of(p->wan), c->bf16, c->f, c->h, c->w,
+                            &p->sequence));
     zoe_wan_work_route(p->work, route, p);
     return ZOE_OK;
 }
@@ -159,6 +162,7 @@ static zoe_status open_pass(zoe_context *ctx, pass *p)
 static void close_pass(pass *p)
 {
     zoe_wan_work_free(p->work);
+    zoe_sequence_free(&p->sequence);
     zoe_wan_text_free(p->text);
     zoe_wan_close(p->wan);
     zoe_store_close(p->store);
@@ -193,7 +197,7 @@ static zoe_status run_case(bench *b, const step_case *c)
     pass p = {.c = c, .layers = b->request->full ? c->layers : c->measured};
     bench_model model = {run_pass, &p, c->layers, p.layers, {0}, 0};
     row.measured = p.layers;
-    zoe_status status = open_pass(b->ctx, &p);
+    zoe_status status = open_pass(b->ctx, b->comm, &p);
     if (status == ZOE_OK)
         row.buffers = zoe_wan_work_bytes(b->ctx, zoe_wan_dims_of(p.wan), c->bf16, c->f, c->h, c->w);
     if (status == ZOE_OK)

@@ -172,4 +172,5 @@ const zoe_command zoe_calibrate_command = {
     .n_rows = ROWS,
     .operands = ZOE_OPERANDS_FILES,
     .run = run,
+    .alone = true,
 };

@@ -105,8 +105,14 @@ void zoe_calibrate_note_model(FILE *to, const zoe_calibration *c, const zoe_job 
             plan->frames, plan->tokens);
     fprintf(to, "# steps: %zu", c->steps);
     if (plan->model.transformers == 2)
-        fprintf(to, " (high-noise expert %zu, low-noise expert %zu, boundary %g)", plan->high_steps,
+        fprintf(to, " (high-noise expert %zu, low-noise expert %zu, boundary %g", plan->high_steps,
                 plan->low_steps, p->boundary);
+    if (p->boundary_step != ZOE_NO_BOUNDARY_STEP)
+        fprintf(to, ", boundary step %zu", p->boundary_step);
+    if (plan->model.transformers == 2)
+        fputc(')', to);
+    for (size_t i = 0; i < p->step_list_count; i++)
+        fprintf(to, "%s%.9g", i == 0 ? ", step list " : " ", p->step_list[i]);
     fprintf(to, ", solver %s, shift %g, guidance %g,%g, %s%s\n", solvers[p->solver], p->shift,
             p->guide_low, p->guide_high, p->bf16 ? "bf16" : "f32", p->int8 ? ", int8" : "");
     fputs("# negative prompt: ", to);

@@ -44,11 +44,13 @@ typedef struct zoe_command {
     zoe_operands operands;
     const char *const *operand_words; /* ends with NULL */
     zoe_command_fn run;
+    bool alone; /* refused as one of several processes of a launcher: it measures or writes */
 } zoe_command;
 
 extern const zoe_command zoe_generate_command;
 extern const zoe_command zoe_sweep_command;
 extern const zoe_command zoe_calibrate_command;
+extern const zoe_command zoe_plan_command;
 extern const zoe_command zoe_compare_command;
 extern const zoe_command zoe_info_command;
 extern const zoe_command zoe_convert_command;

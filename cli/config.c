@@ -223,6 +223,7 @@ bool zoe_config_read_option(zoe_config *c, const zoe_yaml_node *node, const char
 {
     const zoe_option_type type = zoe_generate_command.rows[row_of(name)].type;
     const bool pair = type == ZOE_OPTION_PAIR || type == ZOE_OPTION_SIZE;
+    const bool several = pair || type == ZOE_OPTION_REALS;
     const bool truth = node->kind == ZOE_YAML_TRUE || node->kind == ZOE_YAML_FALSE;
     if (type == ZOE_OPTION_LIST)
         return read_list(c, node, section, name);
@@ -230,9 +231,9 @@ bool zoe_config_read_option(zoe_config *c, const zoe_yaml_node *node, const char
         return truth ? zoe_config_add(c, node, section, name,
                                       node->kind == ZOE_YAML_TRUE ? "true" : "false")
                      : zoe_config_wrong_kind(c, node, section, "true or false, without quotes,");
-    if (pair && node->kind == ZOE_YAML_LIST) {
+    if (several && node->kind == ZOE_YAML_LIST) {
         const char *text =
-            zoe_config_join(c, node, section, "", type == ZOE_OPTION_PAIR ? "," : "x", "");
+            zoe_config_join(c, node, section, "", type == ZOE_OPTION_SIZE ? "x" : ",", "");
         return text && zoe_config_add(c, node, section, name, text);
     }
     if (type == ZOE_OPTION_TEXT && truth)
@@ -241,7 +242,9 @@ bool zoe_config_read_option(zoe_config *c, const zoe_yaml_node *node, const char
             section, node->key->text, node->text, node->text);
     if (node->kind != ZOE_YAML_TEXT)
         return zoe_config_wrong_kind(c, node, section,
-                                     pair ? "a value or a list of two" : "a value");
+                                     pair      ? "a value or a list of two"
+                                     : several ? "a value or a list"
+                                               : "a value");
     return zoe_config_add(c, node, section, name, node->text);
 }
 
@@ -390,9 +393,9 @@ int zoe_config_read(zoe_config *config, const char *path)
     return code;
 }
 
-/* Where a request comes from, what keeps it, and which transformers: what the line says of one of these
- * stands in the place of what the file says of another. */
-static bool is_displaced(const zoe_options *line, const char *name)
+/* Where a request comes from, what keeps it, which transformers, and where experts change: what the line
+ * says of one of these stands in the place of what the file says of another. */
+static bool is_displaced(const zoe_options *line, const zoe_request *request, const char *name)
 {
     static const char *const instead[][2] = {
         {"from", "resume"},
@@ -403,13 +406,17 @@ static bool is_displaced(const zoe_options *line, const char *name)
         {"transformer", "low-noise"},
         {"high-noise", "transformer"},
         {"low-noise", "transformer"},
+        {"boundary", "boundary-step"},
+        {"boundary-step", "boundary"},
     };
     if (strcmp(name, "image") == 0 && line->operands > 0)
         return true;
     for (size_t i = 0; i < sizeof instead / sizeof *instead; i++)
         if (strcmp(name, instead[i][0]) == 0 && line->given[row_of(instead[i][1])])
             return true;
-    return false;
+    /* A step list brings their number and the solver along. */
+    return (strcmp(name, "steps") == 0 || strcmp(name, "solver") == 0) &&
+           line->given[row_of("step-list")] && request->job.step_list_count > 0;
 }
 
 bool zoe_config_apply(const zoe_config *config, zoe_options *found, void *target)
@@ -418,7 +425,7 @@ bool zoe_config_apply(const zoe_config *config, zoe_options *found, void *target
     bool skip[ZOE_OPTIONS_MAX]; /* as the line alone has it */
     for (size_t i = 0; i < config->n; i++) {
         const size_t row = config->settings[i].row;
-        skip[i] = found->given[row] || is_displaced(found, command->rows[row].name);
+        skip[i] = found->given[row] || is_displaced(found, target, command->rows[row].name);
     }
     for (size_t i = 0; i < config->n; i++) {
         const zoe_config_setting *s = &config->settings[i];

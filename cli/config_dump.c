@@ -111,7 +111,10 @@ static bool is_unset(const zoe_request *request, const zoe_option *row)
     case ZOE_OPTION_TEXT: return !text_at(request, row->at);
     case ZOE_OPTION_FLAG: return !flag_at(request, row->at);
     case ZOE_OPTION_LIST: return request->job.lora_count == 0;
+    case ZOE_OPTION_REALS: return size_at(request, row->at2) == 0;
     case ZOE_OPTION_COUNT:
+        return (double)size_at(request, row->at) < row->low ||
+               (double)size_at(request, row->at) > row->high;
     case ZOE_OPTION_BYTES: return (double)size_at(request, row->at) < row->low;
     case ZOE_OPTION_WORD: return !row->help && !zoe_request_gave(request, row->name);
     case ZOE_OPTION_WHOLE:
@@ -130,6 +133,8 @@ static bool is_left_out(const zoe_request *request, const zoe_option *row)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(row->name, names[i]) == 0)
             return true;
+    if (strcmp(row->name, "boundary") == 0) /* only one of them counts */
+        return request->job.boundary_step != ZOE_NO_BOUNDARY_STEP;
     return request->resume && strcmp(row->name, "checkpoint") == 0;
 }
 
@@ -147,6 +152,16 @@ static void put_loras(const zoe_request *request)
         put_text(text);
         putchar('\n');
     }
+}
+
+static void put_numbers(const zoe_request *request, const zoe_option *row)
+{
+    for (size_t i = 0; i < size_at(request, row->at2); i++) {
+        char text[40];
+        format_real(text, real_at(request, row->at + i * sizeof(double)));
+        printf("%s%s", i == 0 ? "[" : ", ", text);
+    }
+    putchar(']');
 }
 
 static void put_value(const zoe_request *request, const zoe_option *row)
@@ -174,6 +189,7 @@ static void put_value(const zoe_request *request, const zoe_option *row)
         format_real(b, real_at(request, row->at2));
         printf("[%s, %s]", a, b);
         break;
+    case ZOE_OPTION_REALS: put_numbers(request, row); break;
     case ZOE_OPTION_RATE:
         printf(int_at(request, row->at2) == 1 ? "%d" : "%d/%d", int_at(request, row->at),
                int_at(request, row->at2));

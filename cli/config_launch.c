@@ -9,7 +9,9 @@
 
 typedef enum meaning {
     OPTION, /* an option of ours by the same name */
-    RANKS,  /* a factor of world_size */
+    RANKS,  /* a factor of world_size, and an option of ours */
+    ONE,    /* a factor that must be 1 */
+    VAE,    /* true or false: all ranks for the VAE, or one */
     IDLE,   /* harmless: true, false or a word */
     NEVER,  /* may be false, null or absent */
     LEVEL   /* 0, or a way of quantising */
@@ -18,7 +20,7 @@ typedef enum meaning {
 static const struct {
     const char *key;
     meaning meaning;
-    const char *why; /* NEVER, LEVEL */
+    const char *why; /* ONE, NEVER, LEVEL */
 } arguments[] = {
     {"task", OPTION, NULL},
     {"size", OPTION, NULL},
@@ -35,8 +37,9 @@ static const struct {
     {"cfg_size", RANKS, NULL},
     {"ulysses_size", RANKS, NULL},
     {"ring_size", RANKS, NULL},
-    {"tp_size", RANKS, NULL},
-    {"vae_parallel", IDLE, NULL},
+    {"tp_size", ONE,
+     "layers are not split over ranks here; take cfg_size, ulysses_size or ring_size"},
+    {"vae_parallel", VAE, NULL},
     {"offload_model", IDLE, NULL},
     {"convert_model_dtype", IDLE, NULL},
     {"t5_cpu", IDLE, NULL},
@@ -77,7 +80,20 @@ static bool read_argument(zoe_config *c, const zoe_yaml_node *node, size_t i)
     size_t number;
     switch (arguments[i].meaning) {
     case OPTION: return zoe_config_read_option(c, node, "model_args", key);
-    case RANKS: return read_number(c, node, "model_args", 1, 1000000, &number);
+    case RANKS:
+        return read_number(c, node, "model_args", 1, strcmp(key, "cfg_size") == 0 ? 2 : 1000000,
+                           &number) &&
+               zoe_config_read_option(c, node, "model_args", key);
+    case ONE:
+        if (!read_number(c, node, "model_args", 1, 1000000, &number))
+            return false;
+        return number == 1 ||
+               zoe_config_mistake(c, node, "model_args.%s %zu: %s", key, number, why);
+    case VAE:
+        if (node->kind != ZOE_YAML_TRUE && node->kind != ZOE_YAML_FALSE)
+            return zoe_config_wrong_kind(c, node, "model_args", "true or false, without quotes,");
+        return node->kind == ZOE_YAML_TRUE || /* all of them, as without a word */
+               zoe_config_add(c, node, "model_args", "vae-ranks", "1");
     case IDLE: return zoe_config_read_mute(c, node, "model_args");
     case NEVER:
         return node->kind == ZOE_YAML_FALSE ||
@@ -142,27 +158,19 @@ static bool check_ranks(zoe_config *c, const zoe_yaml_node *root)
     const zoe_yaml_node *args = zoe_config_entry(root, "model_args"),
                         *world = zoe_config_entry(root, "world_size");
     size_t ranks, product = 1;
-    const zoe_yaml_node *large = NULL;
     if (!read_number(c, world, "", 1, 1000000, &ranks))
         return false;
     for (size_t i = 0; i < ARGUMENTS; i++) {
         const zoe_yaml_node *n =
             arguments[i].meaning == RANKS ? zoe_config_entry(args, arguments[i].key) : NULL;
-        if (n) {
-            const size_t size = strtoul(n->text, NULL, 10);
-            product = product > SIZE_MAX / size ? SIZE_MAX : product * size;
-            large = size > 1 && !large ? n : large;
-        }
+        const size_t size = n ? strtoul(n->text, NULL, 10) : 1;
+        product = product > SIZE_MAX / size ? SIZE_MAX : product * size;
     }
-    if (ranks != product)
-        return zoe_config_mistake(
-            c, world,
-            "world_size is %zu, but cfg_size, ulysses_size, ring_size and tp_size make %zu", ranks,
-            product);
-    return ranks == 1 ||
-           zoe_config_mistake(c, large,
-                              "model_args.%s %s: one process does all the work here; wanted is 1",
-                              large->key->text, large->text);
+    return ranks == product ||
+           zoe_config_mistake(
+               c, world,
+               "world_size is %zu, but cfg_size, ulysses_size, ring_size and tp_size make %zu",
+               ranks, product);
 }
 
 /* A map of plain values. */

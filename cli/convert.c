@@ -126,4 +126,5 @@ const zoe_command zoe_convert_command = {
     .rows = rows,
     .n_rows = ROWS,
     .run = run,
+    .alone = true,
 };

@@ -1,8 +1,11 @@
 /* zoe generate: one job, from the command line to the closing line. */
 #include <stdio.h>
+#include <string.h>
 
+#include "comm/comm.h"
 #include "commands.h"
 #include "interrupt.h"
+#include "launch.h"
 #include "log.h"
 #include "message.h"
 #include "page.h"
@@ -37,12 +40,24 @@ static int exit_code_of(zoe_status status, stage at)
     return ZOE_EXIT_FAILED;
 }
 
-static int failed(const zoe_context *ctx, zoe_status status, stage at)
+static int failed(const zoe_context *ctx, zoe_status status, stage at, zoe_comm *comm)
 {
-    /* A system call that the signal broke off may be what failed. */
-    if (zoe_cancelled(ctx))
-        return zoe_refuse(ZOE_EXIT_INTERRUPTED, zoe_status_name(ZOE_CANCELLED), "interrupted");
     const char *message = zoe_context_message(ctx);
+    /* One of several ranks speaks for all; what was heard of another one has its number already, and
+     * what all find in comparing names one. */
+    const bool many = zoe_comm_size(comm) > 1, own = many && status != ZOE_PEER;
+    const bool named = strncmp(message, "rank ", 5) == 0;
+    /* A system call that the signal broke off may be what failed. */
+    if (zoe_cancelled(ctx) && own)
+        return zoe_refuse(ZOE_EXIT_INTERRUPTED, zoe_status_name(ZOE_CANCELLED),
+                          "rank %zu: interrupted, by hand or by the launcher, which does so when "
+                          "another rank was killed",
+                          zoe_comm_rank(comm));
+    if (zoe_cancelled(ctx) && !many)
+        return zoe_refuse(ZOE_EXIT_INTERRUPTED, zoe_status_name(ZOE_CANCELLED), "interrupted");
+    if (own && !named)
+        return zoe_refuse(exit_code_of(status, at), zoe_status_name(status), "rank %zu: %s",
+                          zoe_comm_rank(comm), *message ? message : zoe_status_name(status));
     return zoe_refuse(exit_code_of(status, at), zoe_status_name(status), "%s",
                       *message ? message : zoe_status_name(status));
 }
@@ -65,7 +80,7 @@ static void on_log(void *user, zoe_level level, const char *text)
         zoe_warn("%s", text);
     else if (level == ZOE_INFO && request->verbose)
         zoe_note("%s", text);
-    else
+    else if (zoe_message_rank() == 0)
         zoe_log_write(level == ZOE_INFO ? "note" : "debug", text);
 }
 
@@ -131,7 +146,7 @@ static int failed_run(const zoe_context *ctx, zoe_status status, const view *v)
     if (folder && status != ZOE_NONFINITE &&
         (v->kept || (v->request->resume && v->request->record)))
         zoe_note("what was done is kept in %s: --resume goes on from there", folder);
-    return failed(ctx, status, STAGE_RUN);
+    return failed(ctx, status, STAGE_RUN, v->request->job.comm);
 }
 
 /* The page of --report; a run that failed has nothing to lose by it. */
@@ -149,6 +164,17 @@ static int write_page(const zoe_context *ctx, zoe_status status, const view *v, 
     return ZOE_EXIT_DONE;
 }
 
+/* On a rank other than the first, which shows and tells everything. */
+static int run_silently(zoe_context *ctx, zoe_job *job, const view *v)
+{
+    if (v->request->dry_run)
+        return ZOE_EXIT_DONE;
+    zoe_message_let_warn(true);
+    const zoe_status status = zoe_job_run(ctx, job);
+    zoe_message_let_warn(false);
+    return status == ZOE_OK ? ZOE_EXIT_DONE : failed_run(ctx, status, v);
+}
+
 static int run_job(zoe_context *ctx, zoe_job *job, view *v)
 {
     const zoe_request *request = v->request;
@@ -156,7 +182,9 @@ static int run_job(zoe_context *ctx, zoe_job *job, view *v)
     if (status == ZOE_OK && request->from)
         status = zoe_record_compare(ctx, request->record, job);
     if (status != ZOE_OK)
-        return failed(ctx, status, STAGE_OPEN);
+        return failed(ctx, status, STAGE_OPEN, request->job.comm);
+    if (zoe_comm_rank(request->job.comm) > 0)
+        return run_silently(ctx, job, v);
     const zoe_plan *plan = zoe_job_plan(job);
     zoe_report_plan(&request->job, plan, zoe_context_threads(ctx),
                     request->dry_run || request->progress != ZOE_PROGRESS_NONE);
@@ -180,32 +208,40 @@ static int generate(zoe_context *ctx, zoe_request *request)
 {
     view v = {.request = request};
     zoe_job *job;
-    request->job.progress = on_progress;
     request->job.user = &v;
-    if (request->job.report) {
-        request->job.step_done = on_step;
-        request->job.frame = on_frame;
+    if (zoe_comm_rank(request->job.comm) == 0) {
+        request->job.progress = on_progress;
+        if (request->job.report) {
+            request->job.step_done = on_step;
+            request->job.frame = on_frame;
+        }
+        watch_preview(&v, request);
     }
-    watch_preview(&v, request);
     const zoe_status status = zoe_job_new(ctx, &job, &request->job);
     if (status != ZOE_OK)
-        return failed(ctx, status, STAGE_NEW);
+        return failed(ctx, status, STAGE_NEW, request->job.comm);
     const int code = run_job(ctx, job, &v);
     zoe_page_free(v.page);
     zoe_job_free(job);
     return code;
 }
 
-static int run_request(zoe_request *request, int argc, char **argv)
+static int run_request(zoe_request *request, int argc, char **argv, zoe_comm *comm)
 {
-    zoe_context *ctx = zoe_context_new((int)request->threads);
+    zoe_context *ctx = zoe_context_new(request->threads ? (int)request->threads : zoe_comm_threads());
     if (!ctx)
         return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
     zoe_context_set_log(ctx, on_log, request);
     zoe_interrupt_begin(ctx);
     int code = zoe_request_complete(ctx, request, argc, argv);
+    request->job.comm = comm;
     if (code == ZOE_EXIT_DONE)
-        code = request->dump_config ? zoe_request_dump(request) : generate(ctx, request);
+        code = zoe_launch_suffices(request);
+    code = zoe_launch_meet(ctx, comm, code);
+    if (code == ZOE_EXIT_DONE && !request->dump_config)
+        code = generate(ctx, request);
+    else if (code == ZOE_EXIT_DONE && zoe_comm_rank(comm) == 0)
+        code = zoe_request_dump(request);
     zoe_interrupt_end();
     zoe_context_free(ctx);
     return code;
@@ -214,11 +250,16 @@ static int run_request(zoe_request *request, int argc, char **argv)
 int zoe_generate_main(int argc, char **argv)
 {
     static zoe_request request; /* its parser keeps a long sentence */
-    int code = zoe_request_parse(&request, argc, argv);
-    if (code == ZOE_EXIT_DONE && request.help)
+    zoe_comm *comm;
+    int code = zoe_launch_join(&comm);
+    if (code != ZOE_EXIT_DONE)
+        return code;
+    code = zoe_request_parse(&request, argc, argv);
+    if (code == ZOE_EXIT_DONE && !request.help)
+        code = run_request(&request, argc, argv, comm);
+    else if (code == ZOE_EXIT_DONE && zoe_comm_rank(comm) == 0)
         zoe_command_help(&zoe_generate_command);
-    else if (code == ZOE_EXIT_DONE)
-        code = run_request(&request, argc, argv);
     zoe_request_free(&request);
+    zoe_launch_leave(comm, code);
     return code;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "launch.h"
 #include "message.h"
 
 static int help_main(int argc, char **argv);
@@ -36,6 +37,7 @@ const zoe_command *const zoe_commands[] = {
     &zoe_generate_command,
     &zoe_sweep_command,
     &zoe_calibrate_command,
+    &zoe_plan_command,
     &zoe_compare_command,
     &zoe_info_command,
     &zoe_convert_command,
@@ -66,6 +68,7 @@ static int unknown_command(const char *name)
         used +=
             (size_t)snprintf(list + used, sizeof list - used, "%s%s", joint, zoe_commands[i]->name);
     }
+    zoe_launch_hush();
     return zoe_refuse(ZOE_EXIT_USAGE, "INVALID", "%s is no command; they are %s", name, list);
 }
 
@@ -114,7 +117,9 @@ static int guard_streams(void)
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2) {
-        print_commands(stderr);
+        zoe_launch_hush();
+        if (zoe_message_rank() == 0)
+            print_commands(stderr);
         return ZOE_EXIT_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
@@ -124,7 +129,10 @@ static int dispatch(int argc, char **argv)
     if (strcmp(argv[1], "--version") == 0)
         return zoe_version_command.run(1, argv + 1);
     const zoe_command *c = zoe_command_find(argv[1]);
-    return c ? c->run(argc - 1, argv + 1) : unknown_command(argv[1]);
+    if (!c)
+        return unknown_command(argv[1]);
+    const int code = c->alone ? zoe_launch_alone(c->name) : ZOE_EXIT_DONE;
+    return code == ZOE_EXIT_DONE ? c->run(argc - 1, argv + 1) : code;
 }
 
 int main(int argc, char **argv)

@@ -257,7 +257,11 @@ static const item progress_items[] = {
      "height, frames, fps (a text: 16 or 24000/1001) of the video; latent_frames,\n"
      "latent_height, latent_width; tokens;\n"
      "prompt_tokens, negative_tokens; high_steps, low_steps; passes; steps_done, by an\n"
-     "earlier run; text_bytes, encode_bytes, steps_bytes, decode_bytes, peak_bytes; threads;\n"
+     "earlier run; text_bytes, encode_bytes, steps_bytes, decode_bytes, peak_bytes; text_layers,\n"
+     "text_resident, layers, resident (of the text encoder and the transformer: if fewer are\n"
+     "resident, the others are streamed); threads; ranks, cfg_ranks, ulysses, ring, vae_ranks "
+     "(how\n"
+     "many processes share the work and how; bytes and threads are those of the first one);\n"
      "seed.\n"},
     {"progress",
      "At the beginning of a phase and after each unit of it. phase: text, encode, steps, decode,\n"
@@ -273,8 +277,8 @@ static const item progress_items[] = {
               "low_skipped, steps of each expert in this run; smallest_distance, median_distance,\n"
               "largest_distance of what it measured, null if it measured nothing.\n"},
     {"done",
-     "The last line of a run that succeeded. out, frames_out, latents_out, report, null if not\n"
-     "asked for; width, height, frames, seed; seconds; text_seconds, encode_seconds,\n"
+     "The last line of a run that succeeded. out, frames_out, latents_out, report, trace, null if\n"
+     "not asked for; width, height, frames, seed; seconds; text_seconds, encode_seconds,\n"
      "steps_seconds, decode_seconds.\n"},
     {"error", "The last line of a run that failed. code, such as MISSING; exit, the exit status; "
               "message.\n"},

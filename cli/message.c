@@ -14,8 +14,9 @@
 
 enum { INDENT = 5, MESSAGE_ROOM = 16384 };
 
-static bool json, terminal, live;
-static size_t sentences;
+static bool json, terminal, live, others_warn;
+static size_t sentences, rank; /* of several processes; 0: the only one, or the first */
+static char refusal[MESSAGE_ROOM];
 
 void zoe_message_init(void)
 {
@@ -30,10 +31,32 @@ void zoe_message_use_json(void)
     if (json)
         return;
     json = true;
+    if (rank > 0)
+        return;
     zoe_json_begin("begin");
     zoe_json_size("schema", 1);
     zoe_json_text("version", ZOE_VERSION);
     zoe_json_end();
+}
+
+void zoe_message_set_rank(size_t number)
+{
+    rank = number;
+}
+
+size_t zoe_message_rank(void)
+{
+    return rank;
+}
+
+void zoe_message_let_warn(bool on)
+{
+    others_warn = on;
+}
+
+const char *zoe_message_refusal(void)
+{
+    return refusal;
 }
 
 bool zoe_message_is_json(void)
@@ -163,12 +186,14 @@ static void say(const char *event, const char *prefix, const char *format, va_li
 void zoe_note(const char *format, ...)
 {
     va_list args;
+    if (rank > 0)
+        return;
     va_start(args, format);
     say("note", "zoe: ", format, args);
     va_end(args);
 }
 
-void zoe_warn(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static void warn_tagged(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -176,20 +201,34 @@ void zoe_warn(const char *format, ...)
     va_end(args);
 }
 
-int zoe_refuse(int exit_code, const char *status_name, const char *format, ...)
+void zoe_warn(const char *format, ...)
 {
+    char text[MESSAGE_ROOM];
     va_list args;
     va_start(args, format);
-    if (json) {
-        char text[MESSAGE_ROOM];
-        vsnprintf(text, sizeof text, format, args);
-        zoe_log_write("error", text);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (rank == 0)
+        warn_tagged("%s", text);
+    else if (others_warn)
+        warn_tagged("rank %zu: %s", rank, text);
+}
+
+int zoe_refuse(int exit_code, const char *status_name, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    vsnprintf(refusal, sizeof refusal, format, again);
+    va_end(again);
+    if (json && rank == 0) {
+        zoe_log_write("error", refusal);
         zoe_json_begin("error");
         zoe_json_text("code", status_name);
         zoe_json_int("exit", exit_code);
-        zoe_json_text("message", text);
+        zoe_json_text("message", refusal);
         zoe_json_end();
-    } else {
+    } else if (rank == 0) {
         say("error", "zoe: ", format, args);
     }
     va_end(args);

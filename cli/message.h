@@ -23,6 +23,14 @@ void zoe_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int zoe_refuse(int exit_code, const char *status_name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* This process is one of several ranks that share a terminal and a log: all but the first one (0) keep
+ * everything to themselves; once the work has begun, they warn, with their number. */
+void zoe_message_set_rank(size_t rank);
+size_t zoe_message_rank(void);
+void zoe_message_let_warn(bool on);
+/* The sentence of the last refusal, also of one that was not said; "" if there was none. */
+const char *zoe_message_refusal(void);
+
 /* How many sentences were written so far. */
 size_t zoe_message_count(void);
 

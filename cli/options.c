@@ -266,6 +266,26 @@ static bool store_compound(parser *p, const zoe_option *row, const char *shown, 
     return true;
 }
 
+static bool store_numbers(parser *p, const zoe_option *row, const char *shown, const char *value)
+{
+    double numbers[ZOE_NUMBERS_MAX] = {0};
+    size_t n = 0;
+    const char *at = strcasecmp(value, "none") == 0 ? NULL : value;
+    while (at) {
+        const size_t length = strcspn(at, ",");
+        if (n == ZOE_NUMBERS_MAX)
+            return mistake(p, "%s %s: more than %d numbers", shown, value, (int)ZOE_NUMBERS_MAX);
+        if (!read_real(&numbers[n], at, length) || numbers[n] < row->low || numbers[n] > row->high)
+            return mistake(p, "%s %s: wanted are numbers A,B,... from %g to %g, or none", shown,
+                           value, row->low, row->high);
+        n++;
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    memcpy(p->target + row->at, numbers, n * sizeof *numbers);
+    memcpy(p->target + row->at2, &n, sizeof n);
+    return true;
+}
+
 /* A list begins anew on each line that mentions it. */
 static bool store_item(parser *p, const zoe_option *row, const char *shown, const char *value)
 {
@@ -291,6 +311,7 @@ static bool store_value(parser *p, const zoe_option *row, const char *shown, con
     case ZOE_OPTION_SIZE:
     case ZOE_OPTION_PAIR:
     case ZOE_OPTION_RATE: return store_compound(p, row, shown, value);
+    case ZOE_OPTION_REALS: return store_numbers(p, row, shown, value);
     case ZOE_OPTION_WORD:
         if (!read_word(p, &index, row, shown, value))
             return false;

@@ -20,6 +20,8 @@ typedef enum zoe_option_type {
     ZOE_OPTION_REAL,  /* double, low..high, finite */
     ZOE_OPTION_SIZE,  /* two size_t, 832x480 or with * or ×; sides from low, area to high */
     ZOE_OPTION_PAIR,  /* two double: A,B or one for both, low..high */
+    ZOE_OPTION_REALS, /* double[ZOE_NUMBERS_MAX]: A,B,... from low to high; in at2 a size_t: how
+                           many, 0 for "none" */
     ZOE_OPTION_RATE,  /* two int: 24, 23.976 or 24000/1001, reduced; low..high */
     ZOE_OPTION_WORD,  /* int: the index of the word, case ignored */
     ZOE_OPTION_ALIAS, /* another name of the option same_as */
@@ -41,7 +43,7 @@ typedef struct zoe_option {
     const char *more;  /* sentences that only the manual page adds; NULL for none */
 } zoe_option;
 
-enum { ZOE_OPTIONS_MAX = 80, ZOE_OPERANDS_MAX = 1024 };
+enum { ZOE_OPTIONS_MAX = 100, ZOE_OPERANDS_MAX = 1024, ZOE_NUMBERS_MAX = 64 };
 
 /* What a command line held. */
 typedef struct zoe_options {

@@ -128,11 +128,27 @@ static const char *solver_name(zoe_solver_kind solver)
     return solver == ZOE_SOLVER_UNIPC ? "unipc" : solver == ZOE_SOLVER_DPMPP ? "dpm++" : "euler";
 }
 
+static void put_step_list(FILE *to, const zoe_job_params *p)
+{
+    char text[16 * ZOE_JOB_STEP_LIST];
+    size_t used = 0;
+    for (size_t i = 0; i < p->step_list_count && used < sizeof text; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.9g", i > 0 ? ", " : "",
+                                 p->step_list[i]);
+    if (used > 0)
+        put_row(to, "step list", text);
+}
+
 static void put_request(FILE *to, const zoe_page *page)
 {
     const zoe_job_params *p = page->params;
     const zoe_plan *plan = zoe_job_plan(page->job);
     const bool pair = plan->model.transformers == 2;
+    char boundary[48];
+    if (p->boundary_step != ZOE_NO_BOUNDARY_STEP)
+        snprintf(boundary, sizeof boundary, "boundary step %zu", p->boundary_step);
+    else
+        snprintf(boundary, sizeof boundary, "boundary %g", p->boundary);
     fputs("<h2>Request</h2>\n<table class=\"pairs\">\n", to);
     put_row(to, "prompt", p->prompt);
     put_row(to, "negative prompt",
@@ -144,11 +160,12 @@ static void put_request(FILE *to, const zoe_page *page)
     if (pair)
         put_rowf(to, "steps",
                  "%zu of %s: %zu with the high-noise expert, %zu with the low-noise expert "
-                 "(boundary %g)",
+                 "(%s)",
                  plan->high_steps + plan->low_steps, solver_name(p->solver), plan->high_steps,
-                 plan->low_steps, p->boundary);
+                 plan->low_steps, boundary);
     else
         put_rowf(to, "steps", "%zu of %s", plan->high_steps, solver_name(p->solver));
+    put_step_list(to, p);
     put_rowf(to, "shift", "%g", p->shift);
     if (pair)
         put_rowf(to, "guidance", "%g low noise, %g high noise", p->guide_low, p->guide_high);
@@ -333,7 +350,12 @@ static void put_machine(FILE *to, const zoe_page *page)
     fputs("<h2>Program and machine</h2>\n<table class=\"pairs\">\n", to);
     put_row(to, "zoetrope", ZOE_VERSION);
     put_rowf(to, "kernels", "%s", zoe_isa_name(zoe_cpu_isa()));
-    put_rowf(to, "threads", "%d", zoe_context_threads(page->run));
+    const zoe_plan *plan = zoe_job_plan(page->job);
+    if (plan->ranks > 1)
+        put_rowf(to, "ranks", "%zu: CFG %zu x Ulysses %zu x ring %zu, VAE on %zu", plan->ranks,
+                 plan->cfg_ranks, plan->ulysses, plan->ring, plan->vae_ranks);
+    put_rowf(to, "threads", "%d%s", zoe_context_threads(page->run),
+             plan->ranks > 1 ? " of each rank" : "");
     put_row(to, "cpu", machine.cpu);
     put_row(to, "system", machine.system);
     put_row(to, "memory", zoe_amount_of(machine.memory).text);

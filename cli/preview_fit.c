@@ -214,4 +214,5 @@ const zoe_command zoe_preview_fit_command = {
     .rows = rows,
     .n_rows = ROWS,
     .run = preview_fit_main,
+    .alone = true,
 };

@@ -73,7 +73,16 @@ static void plan_json(const zoe_job_params *params, const zoe_plan *plan, int th
         zoe_json_size(key, plan->bytes[phase]);
     }
     zoe_json_size("peak_bytes", plan->peak);
+    zoe_json_size("text_layers", plan->text_stay.layers);
+    zoe_json_size("text_resident", plan->text_stay.resident);
+    zoe_json_size("layers", plan->steps_stay.layers);
+    zoe_json_size("resident", plan->steps_stay.resident);
     zoe_json_int("threads", threads);
+    zoe_json_size("ranks", plan->ranks);
+    zoe_json_size("cfg_ranks", plan->cfg_ranks);
+    zoe_json_size("ulysses", plan->ulysses);
+    zoe_json_size("ring", plan->ring);
+    zoe_json_size("vae_ranks", plan->vae_ranks);
     zoe_json_int("seed", plan->seed);
     zoe_json_end();
 }
@@ -115,6 +124,27 @@ static clause steps_text(const zoe_job_params *params, const zoe_plan *plan)
     return c;
 }
 
+/* How several ranks share the work. */
+static clause ranks_text(const zoe_plan *plan)
+{
+    clause c = {""};
+    if (plan->ranks > 1)
+        snprintf(c.text, sizeof c.text, "%zu ranks: CFG %zu x Ulysses %zu x ring %zu, VAE on %zu\n",
+                 plan->ranks, plan->cfg_ranks, plan->ulysses, plan->ring, plan->vae_ranks);
+    return c;
+}
+
+/* A line that says how a network that does not fit is run; "" if it does. */
+static clause stay_text(const zoe_stay *stay, const char *what)
+{
+    clause c = {""};
+    if (stay->resident < stay->layers)
+        snprintf(c.text, sizeof c.text,
+                 "\n%s: %zu of %zu layers stay in memory, the others are streamed", what,
+                 stay->resident, stay->layers);
+    return c;
+}
+
 static void plan_text(char *text, size_t room, const zoe_job_params *params, const zoe_plan *plan,
                       int threads)
 {
@@ -126,18 +156,21 @@ static void plan_text(char *text, size_t room, const zoe_job_params *params, con
              "model of the %s kind; latent %zu frame%s of %zux%zu, %zu tokens; text tokens: prompt "
              "%zu, negative %zu\n"
              "%s; %zu passes%s\n"
-             "memory: text %s, encode %s, steps %s, decode %s; peak %s\n"
+             "%smemory%s: text %s, encode %s, steps %s, decode %s; peak %s%s%s\n"
              "seed %lld, %d thread%s",
              picture_text(plan).text, plan->width, plan->height, plan->frames,
              plan->frames == 1 ? "" : "s", rate_text(params).text, size_text(params, plan).text,
              plan->model.name, plan->latent_frames, plan->latent_frames == 1 ? "" : "s",
              plan->latent_width, plan->latent_height, plan->tokens, plan->prompt_tokens,
              plan->negative_tokens, steps_text(params, plan).text, plan->passes, kept,
+             ranks_text(plan).text, plan->ranks > 1 ? " of each" : "",
              bytes_text(plan->bytes[ZOE_PHASE_TEXT]).text,
              bytes_text(plan->bytes[ZOE_PHASE_ENCODE]).text,
              bytes_text(plan->bytes[ZOE_PHASE_STEPS]).text,
              bytes_text(plan->bytes[ZOE_PHASE_DECODE]).text, bytes_text(plan->peak).text,
-             (long long)plan->seed, threads, threads == 1 ? "" : "s");
+             stay_text(&plan->text_stay, "text encoder").text,
+             stay_text(&plan->steps_stay, "transformer").text, (long long)plan->seed, threads,
+             threads == 1 ? "" : "s");
 }
 
 void zoe_report_plan(const zoe_job_params *params, const zoe_plan *plan, int threads, bool say)
@@ -157,7 +190,7 @@ void zoe_report_plan(const zoe_job_params *params, const zoe_plan *plan, int thr
 static void list_outputs(char *list, size_t room, const zoe_job_params *params)
 {
     const char *const names[] = {params->out, params->frames_out, params->latents_out,
-                                 params->report};
+                                 params->report, params->trace};
     enum { NAMES = sizeof names / sizeof names[0] };
     size_t count = 0, written = 0, used = 0;
     for (size_t i = 0; i < NAMES; i++)
@@ -173,6 +206,7 @@ static void list_outputs(char *list, size_t room, const zoe_job_params *params)
                                i == 1   ? " (PNG)"
                                : i == 2 ? " (latents)"
                                : i == 3 ? " (report)"
+                               : i == 4 ? " (trace)"
                                         : "");
         used += n > 0 ? (size_t)n : 0;
         written++;
@@ -222,6 +256,7 @@ static void done_json(const zoe_job_params *params, const zoe_plan *plan,
     zoe_json_text("frames_out", params->frames_out);
     zoe_json_text("latents_out", params->latents_out);
     zoe_json_text("report", params->report);
+    zoe_json_text("trace", params->trace);
     zoe_json_size("width", plan->width);
     zoe_json_size("height", plan->height);
     zoe_json_size("frames", plan->frames);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "comm/comm.h"
 #include "commands.h"
 #include "job/job.h"
 #include "log.h"
@@ -35,7 +36,7 @@ const char *zoe_request_single(const zoe_request *request)
 {
     static const char *const single[] = {"out",    "frames-out", "latents-out", "checkpoint",
                                          "resume", "preview",    "report",      "dry-run",
-                                         "log",    "verbose",    "dump-config"};
+                                         "trace",  "log",        "verbose",     "dump-config"};
     for (size_t i = 0; i < sizeof single / sizeof single[0]; i++)
         if (zoe_request_gave(request, single[i]))
             return single[i];
@@ -96,6 +97,7 @@ static int check_paths(const zoe_request *request)
         {"--latents-out", p->latents_out},
         {"--checkpoint", p->checkpoint},
         {"--report", p->report},
+        {"--trace", p->trace},
         {"--preview", p->preview},
         {"--preview-factors", p->preview_factors},
         {"--config", request->config},
@@ -236,6 +238,45 @@ static int suit_model(zoe_request *request, int argc, char **argv)
     return check_model(request, &model);
 }
 
+/* A list of steps has their number in it and is for Euler. Who makes a model for such steps makes it
+ * for no guidance, so that is meant unless something else is said, or noted in the record that the list
+ * comes from. */
+static int take_step_list(zoe_request *request)
+{
+    zoe_job_params *p = &request->job;
+    const bool noted = request->record && zoe_record_params(request->record)->step_list_count > 0;
+    const size_t n = p->step_list_count;
+    if (n == 0)
+        return ZOE_EXIT_DONE;
+    if (zoe_request_gave(request, "steps") && p->steps != n)
+        return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+                          "--steps %zu: the step list has %zu; leave --steps out, or the list "
+                          "(--step-list none)",
+                          p->steps, n);
+    if (zoe_request_gave(request, "solver") && request->solver != ZOE_SOLVER_EULER)
+        return refuse("--solver: a step list goes with euler alone; leave --solver out, or the "
+                      "list (--step-list none)");
+    p->steps = n;
+    request->solver = ZOE_SOLVER_EULER;
+    if (noted || zoe_request_gave(request, "guide-scale"))
+        return ZOE_EXIT_DONE;
+    p->guide_low = p->guide_high = 1.0;
+    zoe_note("guidance is off, as it is meant with a step list; --guide-scale turns it on");
+    return ZOE_EXIT_DONE;
+}
+
+/* Experts change by the noise level or by the number of the step. */
+static int choose_boundary(zoe_request *request)
+{
+    const bool by_level = zoe_request_gave(request, "boundary");
+    if (by_level && zoe_request_gave(request, "boundary-step"))
+        return refuse("--boundary and --boundary-step: experts change by the noise level or by the "
+                      "number of the step; give one of them");
+    if (by_level) /* and a record may have said otherwise */
+        request->job.boundary_step = ZOE_NO_BOUNDARY_STEP;
+    return ZOE_EXIT_DONE;
+}
+
 static int choose_output(zoe_request *request)
 {
     zoe_job_params *p = &request->job;
@@ -258,7 +299,10 @@ static int choose_output(zoe_request *request)
             "--out",
             p->out);
     if (p->out && strcmp(p->out, "-") == 0 && !request->dry_run && isatty(STDOUT_FILENO))
-        return refuse("--out -: standard output is a terminal; send it to a file or a program");
+        return refuse(zoe_comm_launched() == 1
+                          ? "--out -: standard output is a terminal; send it to a file or a program"
+                          : "--out -: standard output is a terminal, as the mpirun of Open MPI gives "
+                            "to ranks wherever its own goes; name a file");
     return ZOE_EXIT_DONE;
 }
 
@@ -308,10 +352,18 @@ static int mend_prompts(zoe_request *request)
 static int check_log(const zoe_request *request)
 {
     const zoe_job_params *p = &request->job;
-    const char *const others[] = {
-        p->image,           p->out,    p->latents_out, p->preview,   p->last_image,
-        p->preview_factors, p->report, request->from,  p->tokenizer, request->found.operand[0],
-        request->config};
+    const char *const others[] = {p->image,
+                                  p->out,
+                                  p->latents_out,
+                                  p->preview,
+                                  p->last_image,
+                                  p->preview_factors,
+                                  p->report,
+                                  p->trace,
+                                  request->from,
+                                  p->tokenizer,
+                                  request->found.operand[0],
+                                  request->config};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (zoe_log_is_file(others[i])) {
             zoe_log_close(true);
@@ -333,7 +385,7 @@ static int check_log(const zoe_request *request)
 static int check_config(const zoe_request *request)
 {
     const zoe_job_params *p = &request->job;
-    const char *const outputs[] = {p->out, p->latents_out, p->preview, p->report};
+    const char *const outputs[] = {p->out, p->latents_out, p->preview, p->report, p->trace};
     for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
         if (zoe_places_meet(outputs[i], request->config))
             return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
@@ -401,7 +453,8 @@ int zoe_request_parse(zoe_request *request, int argc, char **argv)
         code = zoe_log_open(request->log);
         if (code == ZOE_EXIT_DONE)
             code = check_log(request);
-        zoe_log_command(argc, argv);
+        if (zoe_message_rank() == 0)
+            zoe_log_command(argc, argv);
     }
     return code;
 }
@@ -426,6 +479,10 @@ int zoe_request_complete(zoe_context *ctx, zoe_request *request, int argc, char 
     if (code == ZOE_EXIT_DONE)
         code = suit_model(request, argc, argv);
     if (code == ZOE_EXIT_DONE)
+        code = take_step_list(request);
+    if (code == ZOE_EXIT_DONE)
+        code = choose_boundary(request);
+    if (code == ZOE_EXIT_DONE)
         code = choose_output(request);
     if (code == ZOE_EXIT_DONE)
         code = check_config(request);
@@ -436,6 +493,7 @@ int zoe_request_complete(zoe_context *ctx, zoe_request *request, int argc, char 
     request->job.solver = (zoe_solver_kind)request->solver;
     request->job.bf16 = request->dtype == 1;
     request->job.int8 = request->compute == 1;
+    request->job.ring_steps = request->ring_form == 1;
     for (size_t i = 0; i < command->n_rows && code == ZOE_EXIT_DONE; i++)
         if (request->found.given[i] && command->rows[i].type == ZOE_OPTION_MUTE)
             zoe_note("--%s changes nothing: %s", command->rows[i].name, command->rows[i].help);

@@ -9,8 +9,8 @@
 
 typedef struct zoe_request {
     zoe_job_params job;
-    int solver, dtype, compute, progress, show_preview, task; /* indices of words */
-    size_t threads;                                           /* 0: as many as the machine offers */
+    int solver, dtype, compute, ring_form, progress, show_preview, task; /* indices of words */
+    size_t threads; /* 0: as many as the machine offers */
     const char *config, *resume, *from, *log;
     const char *lora[ZOE_JOB_LORAS]; /* as they were given */
     size_t loras;

@@ -12,7 +12,7 @@ static const char *const task_words[] = {"i2v-A14B", "t2v-A14B", "ti2v-5B",   "t
                                          "t2v-14B",  "i2v-14B",  "flf2v-14B", NULL};
 static const char *const bool_words[] = {"True", "False", "yes", "no", "t", "f",
                                          "y",    "n",     "1",   "0",  NULL};
-static const char *const one_word[] = {"1", NULL};
+static const char *const ring_words[] = {"overlap", "steps", NULL};
 
 #define AT(member) .at = offsetof(zoe_request, member)
 #define AT2(member, member2)                                                                       \
@@ -60,8 +60,9 @@ static const zoe_option rows[] = {
              "name says high or low, for that expert alone]. Again for more",
      .more = "An expert that is not named in the list of strengths does not get it. Up to 8, which add "
              "up. The weights stay as they are on disk. A file that fits nothing in the model is an "
-             "error; parts that fit nothing are counted in a warning. For a LoRA that is, by its name "
-             "or title, made for few steps, a warning says which options fit."},
+             "error; parts that fit nothing are counted in a warning. For a LoRA or model that is, by its "
+             "name or title, made for few steps, a line says which options fit, to be typed; nothing of "
+             "it is done unasked."},
 
     GROUP("Request"),
     {ZOE_OPTION_TEXT, "image", 'i', AT(job.image), .value = "FILE",
@@ -123,16 +124,30 @@ static const zoe_option rows[] = {
     GROUP("Sampling"),
     {ZOE_OPTION_COUNT, "steps", AT(job.steps), .low = 1, .high = 10000, .value = "N",
      .help = "denoising steps [40]"},
+    {ZOE_OPTION_REALS, "step-list", AT2(job.step_list, job.step_list_count), .low = 0.001,
+     .high = 1000, .value = "N,N,...",
+     .help = "the steps themselves, of a model or LoRA distilled to few:\n"
+             "1000,750,500,250. Their number takes the place of --steps,\n"
+             "the solver is euler, and guidance is off unless it is asked\nfor [none]",
+     .more = "Noise levels of 1000, before the shift, falling; up to 64. They are those that such models "
+             "were trained for (denoising_step_list of LightX2V); with shift 5 the four above begin at "
+             "noise 1, 0.9375, 0.8333 and 0.625. A note says that guidance is off when none is asked "
+             "for. none takes back the list of a file."},
     {ZOE_OPTION_WORD, "solver", AT(solver), .words = solver_words, .value = "NAME",
-     .help = "unipc, dpm++ or euler [unipc]"},
+     .help = "unipc, dpm++ or euler [unipc]; euler with --step-list"},
     {ZOE_OPTION_REAL, "shift", AT(job.shift), .low = 0.001, .high = 1000, .value = "X",
      .help = "shift of the noise schedule [5]"},
     {ZOE_OPTION_PAIR, "guide-scale", AT2(job.guide_low, job.guide_high), .low = 0, .high = 1000,
      .value = "LOW,HIGH", .help = "guidance of the low-noise and the high-noise expert, or\n"
-                                  "one number for both; 1 turns it off [3.5,3.5]",
+                                  "one number for both; 1 turns it off [3.5,3.5]; it is off\n"
+                                  "with --step-list, unless it is given",
      .more = "Without guidance, steps take half the time."},
     {ZOE_OPTION_REAL, "boundary", AT(job.boundary), .low = 0, .high = 1, .value = "X",
      .help = "steps whose noise level is at least this belong to the\nhigh-noise expert [0.9]"},
+    {ZOE_OPTION_COUNT, "boundary-step", AT(job.boundary_step), .low = 0, .high = 10000, .value = "N",
+     .help = "instead, the first N steps belong to the high-noise expert,\n"
+             "whatever their noise level [by --boundary]",
+     .more = "Models distilled to few steps are trained so: 2 of 4. Models without experts have none."},
     {ZOE_OPTION_WHOLE, "seed", AT(job.seed), .value = "N",
      .help = "of the noise; a negative one is replaced by a random one,\nwhich is printed [-1]",
      .more = "Any number of 64 bits, of which the low 32 count."},
@@ -151,7 +166,7 @@ static const zoe_option rows[] = {
              "NoCache, as in FBCache,rel_l1_thresh=0.08 [NoCache]",
      .more = "It changes the video; threshold 0 does not. Keys are those that each method has where "
              "it was published; one that the method does not have is refused with a list of those it "
-             "has. Refused with fewer than 10 steps and with LoRAs made for few steps, unless "
+             "has. Refused with fewer than 10 steps and with models and LoRAs made for few steps, unless "
              "force=true. With --checkpoint, its memory is part of what is kept after each step."},
 
     GROUP("Output"),
@@ -200,6 +215,32 @@ static const zoe_option rows[] = {
      .more = "Affinity and the quota of a cgroup are honoured."},
     {ZOE_OPTION_FLAG, "dry-run", AT(dry_run), .help = "check everything, print the plan and stop"},
 
+    GROUP("Several ranks"),
+    {ZOE_OPTION_COUNT, "cfg-ranks", AT(job.cfg_ranks), .low = 1, .high = 2, .value = "N",
+     .help = "2: each branch of guidance has half of the ranks; 1: all\n"
+             "ranks compute both [2 with guidance and an even number]",
+     .more = "Ranks are processes that mpirun or srun starts: mpirun -n 4 zoe generate ... Each runs the "
+             "whole command; the first one reads and writes checkpoint, outputs and progress. The "
+             "product of this and the next two must be their number; what is not given is chosen. The "
+             "result has the bytes of one process, except with a ring, which adds a rounding in f32. "
+             "docs/PARALLEL.md has it whole."},
+    {ZOE_OPTION_COUNT, "ulysses", AT(job.ulysses), .low = 1, .high = 1000000, .value = "N",
+     .help = "ranks that share the tokens of a branch and, in attention,\n"
+             "its heads [as many as there are heads for]"},
+    {ZOE_OPTION_COUNT, "ring", AT(job.ring), .low = 1, .high = 1000000, .value = "N",
+     .help = "ranks that share the tokens and, in attention, pass keys\n"
+             "and values round [what is left]"},
+    {ZOE_OPTION_WORD, "ring-form", AT(ring_form), .words = ring_words, .value = "WORD",
+     .help = "overlap: all keys and values travel while the own ones are\n"
+             "attended to; steps: one neighbour's at a time, in less\nmemory [overlap]"},
+    {ZOE_OPTION_COUNT, "vae-ranks", AT(job.vae_ranks), .low = 1, .high = 1000000, .value = "N",
+     .help = "ranks that share the pictures of the VAE [all]"},
+    {ZOE_OPTION_FLAG, "shard-weights", AT(job.shard_weights),
+     .help = "each rank keeps a share of the transformer's weights, and\n"
+             "gets the rest from the others when it is used"},
+    {ZOE_OPTION_TEXT, "trace", AT(job.trace), .value = "FILE",
+     .help = "what each rank did when, for chrome://tracing or Perfetto"},
+
     GROUP("Seeing it run"),
     {ZOE_OPTION_TEXT, "preview", AT(job.preview), .value = "FILE",
      .help = "PNG of what the video is becoming, written after each step",
@@ -243,10 +284,11 @@ static const zoe_option rows[] = {
      .help = "weights are used in the type in which they are stored; --dtype bf16 rounds in between "
              "as the official program does with them"},
     {ZOE_OPTION_MUTE, "t5_cpu", .help = "everything runs on the CPU"},
-    {ZOE_OPTION_MUTE, "t5_fsdp", .help = "one process does all the work"},
-    {ZOE_OPTION_MUTE, "dit_fsdp", .help = "one process does all the work"},
-    {ZOE_OPTION_MUTE, "ulysses_size", .words = one_word, .value = "N",
-     .help = "one process does all the work"},
+    {ZOE_OPTION_MUTE, "t5_fsdp", .help = "weights are mapped from disk and read when they are needed"},
+    {ZOE_OPTION_MUTE, "dit_fsdp", .help = "weights are mapped from disk and read when they are needed"},
+    OFFICIAL("cfg_size", "cfg-ranks"),
+    OFFICIAL("ulysses_size", "ulysses"),
+    OFFICIAL("ring_size", "ring"),
     {ZOE_OPTION_REFUSE, "use_prompt_extend", .help = prompt_extension},
     {ZOE_OPTION_REFUSE, "prompt_extend_method", .help = prompt_extension},
     {ZOE_OPTION_REFUSE, "prompt_extend_model", .help = prompt_extension},
@@ -254,6 +296,7 @@ static const zoe_option rows[] = {
 };
 /* clang-format on */
 
+_Static_assert((int)ZOE_NUMBERS_MAX == (int)ZOE_JOB_STEP_LIST, "a step list has room");
 #define ROWS (sizeof rows / sizeof rows[0])
 _Static_assert(ROWS <= ZOE_OPTIONS_MAX, "the table is longer than the parser allows");
 

@@ -133,4 +133,5 @@ const zoe_command zoe_sweep_command = {
     .n_rows = ROWS,
     .operands = ZOE_OPERANDS_FILES,
     .run = run,
+    .alone = true,
 };

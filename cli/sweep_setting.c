@@ -219,6 +219,8 @@ static int add_fewer_steps(zoe_sweep *sweep)
     const size_t steps = sweep->plan.high_steps + sweep->plan.low_steps;
     char options[80], name[48];
     int code = ZOE_EXIT_DONE;
+    if (sweep->line->job.step_list_count > 0) /* as many as there are */
+        return ZOE_EXIT_DONE;
     for (size_t part = 2; part <= 4 && steps / part > 0 && code == ZOE_EXIT_DONE; part++) {
         if (part > 2 && steps / part == steps / (part - 1))
             continue; /* of few steps, a third and a quarter are as many */

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "zoetrope/cache.h"
+#include "zoetrope/comm.h"
 #include "zoetrope/solver.h"
 #include "zoetrope/status.h"
 #include "zoetrope/tensor.h"
@@ -92,7 +93,12 @@ typedef struct zoe_job_lora {
                          expert that the file is not made for by its name. A model without experts
                          goes by `high` */
 } zoe_job_lora;
-enum { ZOE_JOB_LORAS = 8 };
+enum {
+    ZOE_JOB_LORAS = 8,
+    ZOE_JOB_STEP_LIST = 64 /* the most steps of a list */
+};
+/* zoe_job_params.boundary_step: experts change by the noise level, not by the number of the step. */
+#define ZOE_NO_BOUNDARY_STEP SIZE_MAX
 
 /* A request. zoe_job_params_init gives the defaults of one model, zoe_job_params_suit those of any; NULL and 0 in optional fields mean
  * "not given". Strings belong to the caller and must live as long as the job. */
@@ -116,6 +122,11 @@ typedef struct zoe_job_params {
                       a picture, their sides */
     size_t frames; /* 4 n + 1 */
     size_t steps;
+    /* The steps of a model distilled to few, of 1000 and before the shift, strictly falling: 1000, 750,
+     * 500, 250. Their number stands in the place of `steps`; the solver must be Euler. 0 of them: evenly
+     * spaced ones. */
+    double step_list[ZOE_JOB_STEP_LIST];
+    size_t step_list_count;
     zoe_solver_kind solver;
     double shift;
     double guide_low,
@@ -123,10 +134,13 @@ typedef struct zoe_job_params {
                                      model without experts */
     double boundary; /* of timestep/1000: from there up the high-noise expert works.
                                      Without experts it changes nothing */
-    int64_t seed;    /* negative: random */
-    bool bf16;       /* round as the official code does with a bf16 model; else f32 */
-    bool int8;       /* the transformers' large layers in int8: faster, less memory, and not the
-                        same video to the bit. See docs/NUMERICS.md */
+    /* The first so many steps, 0 to all, are the high-noise expert's, in the place of `boundary`: for
+     * models with experts. ZOE_NO_BOUNDARY_STEP: they go by `boundary`. */
+    size_t boundary_step;
+    int64_t seed; /* negative: random */
+    bool bf16;    /* round as the official code does with a bf16 model; else f32 */
+    bool int8;    /* the transformers' large layers in int8: faster, less memory, and not the
+                     same video to the bit. See docs/NUMERICS.md */
     int fps_num, fps_den;
 
     zoe_job_lora loras[ZOE_JOB_LORAS]; /* they add up: docs/LORA.md */
@@ -147,8 +161,25 @@ typedef struct zoe_job_params {
     const char *checkpoint;
     bool resume;
 
-    size_t memory; /* bytes that the run may hold at once; 0: no limit. More is ZOE_NOMEM, with what
-                      would fit */
+    /* Ranks that share the run. Each of them calls zoe_job_new, zoe_job_open and zoe_job_run with the
+     * same request on its own end of the comm; the first one alone reads and writes checkpoint and
+     * outputs, and sees frames. A failure of one ends the calls of all, those of the others with
+     * ZOE_PEER and "rank N: ..."; after that the comm is of no more use. The comm must outlive the job.
+     * See docs/PARALLEL.md. */
+    zoe_comm *comm;       /* NULL: one rank */
+    size_t cfg_ranks;     /* 2: each branch of guidance has half of the ranks; 1 */
+    size_t ulysses, ring; /* ranks that share the tokens of a branch. cfg_ranks ulysses ring is the
+                              number of ranks; 0s are chosen */
+    size_t vae_ranks;     /* the first so many share the frames of the VAE; 0: all */
+    bool ring_steps;    /* keys and values go round step by step, in less memory, instead of all at
+                              once */
+    bool shard_weights; /* each rank keeps a share of every block of the transformers, and gets the
+                              rest from the others just before it is used */
+    const char *trace;  /* file for what happened when on all ranks, in Chrome's trace format */
+
+    size_t
+        memory; /* bytes that the run may hold at once; 0: what is free. Weights that do not fit are
+                      streamed; what does not fit even so is ZOE_NOMEM, with what would fit */
 
     const char *report;  /* a file that the caller writes after the run: checked like the outputs
                             and noted in a checkpoint, no more */
@@ -236,6 +267,12 @@ zoe_status zoe_record_compare(zoe_context *ctx, const zoe_record *record, zoe_jo
  * or the folder is taken), ZOE_FORMAT (the checkpoint is broken), ZOE_NOMEM. */
 zoe_status zoe_job_new(zoe_context *ctx, zoe_job **job, const zoe_job_params *params);
 
+/* The layers of a network, and how many of them stay in memory once they are there: if that is not all,
+ * the others are streamed, read ahead of use and let go afterwards (docs/MEMORY.md). */
+typedef struct zoe_stay {
+    size_t layers, resident;
+} zoe_stay;
+
 /* What a run will be and take. Bytes of a phase are those held at once in it: mapped weights and
  * work memory. */
 typedef struct zoe_plan {
@@ -249,8 +286,12 @@ typedef struct zoe_plan {
     size_t passes;                /* transformer passes of the whole run */
     size_t steps_done;            /* steps that the checkpoint has already */
     size_t bytes[ZOE_PHASE_COUNT];
+    zoe_stay text_stay, steps_stay; /* of the text encoder, and of the transformer at work */
+    bool
+        pairs; /* each layer runs for both branches before the next, so that it is read once a step */
     size_t peak;  /* the most of all phases, with what lives through all of them */
     int64_t seed; /* the one used */
+    size_t ranks, cfg_ranks, ulysses, ring, vae_ranks; /* bytes are those of this rank */
 } zoe_plan;
 
 /* Opens the checkpoint's headers, the tokenizer and the picture; checks that everything that is

@@ -9,6 +9,7 @@
  *
  * Each file is written aside, synced and renamed, so that the folder is valid at every moment. */
 #define _GNU_SOURCE
+#include "job/ranks.h"
 #include "job/record.h"
 #include "job/step_cache.h"
 
@@ -158,7 +159,7 @@ static void sweep_folder(const zoe_checkpoint *c)
 static void sweep_outputs(const zoe_record *old)
 {
     const zoe_job_params *p = &old->params;
-    const char *const files[] = {p->out, p->latents_out, p->preview, p->report};
+    const char *const files[] = {p->out, p->latents_out, p->preview, p->report, p->trace};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (files[i] && strcmp(files[i], "-") != 0)
             zoe_output_sweep(files[i], old->letters);
@@ -648,11 +649,8 @@ static zoe_status check_room(zoe_context *ctx, const zoe_job *job)
 {
     const zoe_checkpoint *c = job->checkpoint;
     const zoe_wan_dims *d = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE]);
-    const size_t cache = zoe_step_cache_bytes(job, job->plan.latent_frames, job->plan.latent_height,
-                                              job->plan.latent_width);
-    const size_t step = (zoe_solver_bytes(job->params.solver, job->latent_count) +
-                         job->latent_count * sizeof(float)) +
-                        (zoe_step_cache_is_on(job) ? cache : 0);
+    const size_t step = zoe_solver_bytes(job->params.solver, job->latent_count) +
+                        job->latent_count * sizeof(float) + zoe_step_cache_kept_bytes(job);
     size_t bytes = c->done < job->schedule.steps ? step : 0;
     struct statvfs fs;
     if (!has_file(c, stages[STAGE_CONTEXT].file))
@@ -709,8 +707,28 @@ zoe_status zoe_checkpoint_save_step(zoe_context *ctx, const zoe_job *job, zoe_so
                                     size_t done)
 {
     zoe_named_tensor list[STEP_TENSORS];
+    if (!job->params.checkpoint)
+        return ZOE_OK;
+    TRY(zoe_step_cache_gather(ctx, job));
+    if (!zoe_ranks_first(job))
+        return ZOE_OK;
     const size_t n = step_tensors(job, solver, list);
     return save(ctx, job, STAGE_STEP, done, list, n);
+}
+
+/* What the first rank has of a step, to all. */
+static zoe_status share_step(zoe_context *ctx, zoe_job *job, zoe_solver *solver)
+{
+    const size_t bytes = job->latent_count * sizeof(float);
+    float *history[ZOE_SOLVER_HISTORY];
+    const size_t n = zoe_solver_history(solver, history);
+    for (size_t k = 0; k < n; k++)
+        TRY(zoe_ranks_share(ctx, job, history[k], bytes, 0, "history of the solver"));
+    TRY(zoe_ranks_share(ctx, job, job->latent, bytes, 0, "latent"));
+    if (!job->cache || !zoe_step_cache_is_on(job))
+        return ZOE_OK;
+    return job->ranks.count > 1 ? zoe_step_cache_scatter(ctx, job)
+                                : zoe_cache_restored(ctx, job->cache);
 }
 
 zoe_status zoe_checkpoint_load_step(zoe_context *ctx, zoe_job *job, zoe_solver *solver,
@@ -718,18 +736,20 @@ zoe_status zoe_checkpoint_load_step(zoe_context *ctx, zoe_job *job, zoe_solver *
 {
     zoe_checkpoint *c = job->checkpoint;
     zoe_named_tensor list[STEP_TENSORS];
-    *done = 0;
-    if (!c || !c->step)
+    *done = job->plan.steps_done;
+    if (*done == 0)
         return ZOE_OK;
-    const size_t n = step_tensors(job, solver, list);
-    TRY(copy_tensors(ctx, job, STAGE_STEP, c->step, list, n));
-    if (job->cache && zoe_step_cache_is_on(job))
-        TRY(broken(ctx, job, STAGE_STEP, zoe_cache_restored(ctx, job->cache)));
-    TRY(zoe_solver_resume(ctx, solver, c->done));
-    zoe_store_close(c->step);
-    c->step = NULL;
-    *done = c->done;
-    return ZOE_OK;
+    if (c) {
+        const size_t n = step_tensors(job, solver, list);
+        TRY(copy_tensors(ctx, job, STAGE_STEP, c->step, list, n));
+        zoe_store_close(c->step);
+        c->step = NULL;
+    }
+    zoe_status status = share_step(ctx, job, solver);
+    if (c)
+        status = broken(ctx, job, STAGE_STEP, status);
+    TRY(status);
+    return zoe_solver_resume(ctx, solver, *done);
 }
 
 void zoe_checkpoint_close(zoe_checkpoint *c)

@@ -1,6 +1,6 @@
 /* What is known of the video before the steps: pictures to a condition, a first latent frame or CLIP
  * features. */
-#include "job/job.h"
+#include "job/ranks.h"
 
 size_t zoe_still_frames(const zoe_job *job)
 {
@@ -105,6 +105,7 @@ static zoe_status encode_clip(zoe_context *ctx, zoe_job *job, zoe_vae *vae)
     TRY(take_floats(ctx, &job->condition, count, "condition"));
     if (masks)
         fill_mask(job);
+    TRY(zoe_vae_set_ranks(ctx, vae, job->ranks.all, job->ranks.vae));
     TRY(zoe_vae_encode(ctx, vae, job->condition + masks * cells, frames, p->height, p->width,
                        read_frame, job, encode_progress, NULL));
     if (!all_finite(job->condition, count))
@@ -113,11 +114,12 @@ static zoe_status encode_clip(zoe_context *ctx, zoe_job *job, zoe_vae *vae)
     return ZOE_OK;
 }
 
-zoe_status zoe_job_encode(zoe_context *ctx, zoe_job *job)
+/* The first rank alone makes the features. */
+static zoe_status encode(zoe_context *ctx, zoe_job *job)
 {
     zoe_vae *vae;
     zoe_job_progress(job, ZOE_PHASE_ENCODE, 0, job->family->masked ? job->plan.latent_frames : 1);
-    if (job->clip)
+    if (job->clip && zoe_ranks_first(job))
         TRY(encode_features(ctx, job));
     TRY(zoe_store_check(ctx, job->vae_store));
     TRY(zoe_vae_open(ctx, &vae, job->vae_store));
@@ -125,4 +127,18 @@ zoe_status zoe_job_encode(zoe_context *ctx, zoe_job *job)
     const zoe_status status = encode_clip(ctx, job, vae);
     zoe_vae_close(vae);
     return status;
+}
+
+zoe_status zoe_job_encode(zoe_context *ctx, zoe_job *job)
+{
+    if (!job->kept_condition)
+        TRY(zoe_ranks_meet(ctx, job, encode(ctx, job)));
+    if (job->clip)
+        TRY(zoe_ranks_share_floats(ctx, job, &job->features,
+                                   job->feature_rows * zoe_clip_dim(job->clip), 0,
+                                   "picture features"));
+    if (!job->kept_condition)
+        return ZOE_OK;
+    return zoe_ranks_share_floats(ctx, job, &job->condition,
+                                  zoe_tensor_count(zoe_condition_tensor(job)), 0, "condition");
 }

@@ -200,8 +200,10 @@ static const struct published {
 static const char *kind_of_dit(const zoe_part_info *part, bool clip)
 {
     const size_t in = dim_of(part, "in_channels"), out = dim_of(part, "out_channels");
-    if (clip)
+    if (clip && in == 2 * out + ZOE_MASK_CHANNELS)
         return "Wan 2.1 image-to-video transformer (with a CLIP branch), of no published size";
+    if (clip)
+        return "Wan transformer of an unknown kind (with a CLIP branch)";
     if (out && in == 2 * out + ZOE_MASK_CHANNELS)
         return "Wan 2.2 image-to-video transformer (I2V-A14B kind), of no published size";
     if (out == 48 && in == out)
@@ -215,7 +217,7 @@ static zoe_status describe_dit(zoe_context *ctx, zoe_part_info *part)
 {
     const char *sign, *relative = zoe_wan_relative(part->store, &sign);
     const bool clip = has(part->store, "img_emb.proj.1.weight");
-    if (relative && !clip)
+    if (relative)
         return zoe_strf(ctx, &part->what, "Wan relative: %s (it has %s)", relative, sign);
     if (has(part->store, "img_emb.emb_pos"))
         return zoe_strdup(
@@ -358,6 +360,18 @@ static zoe_status load_clip(zoe_context *ctx, const zoe_part_info *part)
     return status;
 }
 
+/* Whether a LoRA fits, the model tells; that it is none, the file itself. */
+static zoe_status check_lora(zoe_context *ctx, const zoe_part_info *part)
+{
+    for (size_t i = 0; i < zoe_store_count(part->store); i++) {
+        const char *key = zoe_store_name(part->store, i), *kind = zoe_lora_key_foreign(key);
+        if (kind)
+            return zoe_fail(ctx, ZOE_UNSUPPORTED, "%s: is a %s (it has %s), which is not supported",
+                            part->path, kind, key);
+    }
+    return ZOE_OK;
+}
+
 static zoe_status load(zoe_context *ctx, const zoe_part_info *part)
 {
     switch (part->content) {
@@ -366,7 +380,7 @@ static zoe_status load(zoe_context *ctx, const zoe_part_info *part)
     case ZOE_CONTENT_WAN_VAE_22: return load_vae(ctx, part);
     case ZOE_CONTENT_UMT5: return load_umt5(ctx, part);
     case ZOE_CONTENT_CLIP: return load_clip(ctx, part);
-    case ZOE_CONTENT_LORA: return ZOE_OK; /* whether it fits, the model tells */
+    case ZOE_CONTENT_LORA: return check_lora(ctx, part);
     default: return zoe_fail(ctx, ZOE_UNSUPPORTED, "%s: of no use for a run", part->path);
     }
 }

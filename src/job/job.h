@@ -2,6 +2,7 @@
  * models there are; locate: which file is which part of a checkpoint; open: what the run will be;
  * picture: what the video begins and ends with; encode: pictures to what the steps go by; run: the
  * order of the work;
+ * ranks: who does what of it;
  * output: where frames go; checkpoint: how a broken-off run goes on; record: how something was made,
  * as JSON; source: what a run is made from, by content; lora, step_cache: LoRAs and the step cache of a
  * run. */
@@ -11,6 +12,8 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "base/trace.h"
+#include "comm/comm.h"
 #include "media/media.h"
 #include "model/model.h"
 #include "sample/cache.h"
@@ -97,9 +100,22 @@ typedef struct zoe_checkpoint zoe_checkpoint;
 /* The pictures of a run. */
 typedef enum zoe_end { ZOE_FIRST, ZOE_LAST, ZOE_ENDS } zoe_end;
 
+/* The ranks of a run; see job/ranks.h. NULL groups: this rank is alone in it. */
+typedef struct zoe_ranks {
+    zoe_comm *all;
+    size_t count, rank;
+    size_t cfg, ulysses, ring, vae; /* as in zoe_job_params, none of them 0 */
+    size_t branch, token;           /* place in cfg_group and in token_group */
+    zoe_comm *cfg_group, *token_group;
+    zoe_sequence sequence; /* of token_group */
+    bool audit;            /* for tests: decisions of step caches are compared */
+} zoe_ranks;
+
 struct zoe_job {
     zoe_job_params params;
+    zoe_ranks ranks;
     zoe_plan plan;
+    bool forget; /* weights that are streamed need not stay in the system's page cache */
     zoe_parts parts;
     const zoe_family *family; /* from zoe_job_open on */
     zoe_schedule schedule;
@@ -123,13 +139,18 @@ struct zoe_job {
     float *latent, *velocity[ZOE_BRANCHES];
     struct zoe_preview *preview; /* NULL: nobody looks */
     zoe_sources sources;
-    zoe_checkpoint *checkpoint;                 /* NULL: none is kept */
+    zoe_checkpoint *checkpoint;                 /* NULL: none is kept, or by the first rank */
+    bool kept_context, kept_condition;          /* by an old checkpoint; on all ranks */
     zoe_lora *lora[ZOE_EXPERTS][ZOE_JOB_LORAS]; /* NULL: not used there */
     zoe_lora_hint lora_hint[ZOE_JOB_LORAS];
+    zoe_lora_hint model_hint; /* of the transformers' names; from zoe_job_open on */
     zoe_cache_params cache_params;
-    zoe_cache *cache; /* while the steps run */
-    zoe_gauge *gauge; /* the same; NULL: nobody listens to params.changed */
+    zoe_cache *cache;                /* while the steps run */
+    struct zoe_cache_spread *spread; /* the same, of a cache that lies on several ranks */
+    zoe_gauge *gauge;                /* the same; NULL: nobody listens to params.changed */
     zoe_cache_outcome cache_outcome;
+    zoe_trace *trace;    /* NULL: none is wanted */
+    zoe_context *traced; /* what it is set in */
 };
 
 /* What can be told from the numbers of a request alone. ZOE_INVALID. */
@@ -232,7 +253,7 @@ void zoe_checkpoint_close(zoe_checkpoint *checkpoint); /* NULL is fine */
 bool zoe_job_has_condition(const zoe_job *job);
 /* The condition as a tensor. */
 zoe_tensor zoe_condition_tensor(const zoe_job *job);
-/* Pictures to job->condition and job->features. */
+/* Pictures to job->condition and job->features of all ranks, unless a checkpoint has them. */
 zoe_status zoe_job_encode(zoe_context *ctx, zoe_job *job);
 /* Latent frames that are given, not made: the first ones. */
 size_t zoe_still_frames(const zoe_job *job);
@@ -255,6 +276,20 @@ void zoe_plan_steps(zoe_job *job);
  * without it, against the machine. Errors: ZOE_NOMEM if memory does not suffice, with what would
  * fit. */
 zoe_status zoe_plan_bytes(zoe_context *ctx, zoe_job *job, const zoe_vae *vae);
+/* params.memory of a job that is only to be looked at: whatever it takes, it is not refused. */
+#define ZOE_JOB_ENDLESS SIZE_MAX
+
+/* What a rank holds at once in each phase, with job->ranks as they are: mapped weights, all of them or
+ * what is left of them when they are streamed, and everything else, in either case. */
+typedef struct zoe_rank_bytes {
+    size_t weights[ZOE_PHASE_COUNT], work[ZOE_PHASE_COUNT];
+    size_t least[ZOE_PHASE_COUNT], streaming[ZOE_PHASE_COUNT];
+    size_t fixed; /* that part of work that is there in every phase */
+    size_t texts; /* of the steps' work: keys and values of the prompts, */
+    size_t cache; /* and the step cache */
+} zoe_rank_bytes;
+void zoe_plan_count(zoe_context *ctx, const zoe_job *job, const zoe_vae *vae,
+                    zoe_rank_bytes *bytes);
 
 /* Gets ready to show the run, if that is asked for: factors are read, memory is taken. Errors: those
  * of a file of factors that is named or found, ZOE_NOMEM. */
@@ -285,6 +320,12 @@ zoe_status zoe_output_frames_write(zoe_output_frames *out, const float *frames, 
 /* Completes the files. After it or after an error, zoe_output_frames_free. */
 zoe_status zoe_output_frames_close(zoe_output_frames *out);
 void zoe_output_frames_free(zoe_output_frames *out);
+
+/* With params.trace, from zoe_job_new on: records what this context does, and, at the end, writes what
+ * all ranks recorded. A run that failed has no trace. */
+zoe_status zoe_job_trace_begin(zoe_context *ctx, zoe_job *job);
+zoe_status zoe_job_trace_write(zoe_context *ctx, zoe_job *job);
+void zoe_job_trace_end(zoe_job *job);
 
 zoe_status zoe_latents_write(zoe_context *ctx, const zoe_job *job);
 

@@ -1,5 +1,6 @@
 /* What a run will be: headers, picture, tokens and sizes are looked at, nothing heavy is loaded. */
 #include "job/lora.h"
+#include "job/ranks.h"
 #include "job/step_cache.h"
 #include "zoetrope/inspect.h"
 
@@ -57,6 +58,10 @@ static zoe_status open_transformers(zoe_context *ctx, zoe_job *job)
                         "guidance scale: %g and %g; %s has one transformer, and one number is "
                         "wanted",
                         job->params.guide_low, job->params.guide_high, job->family->model.name);
+    if (n == 1 && job->params.boundary_step != ZOE_NO_BOUNDARY_STEP)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "boundary step: %zu; %s has one transformer for all steps: leave it out",
+                        job->params.boundary_step, job->family->model.name);
     return ZOE_OK;
 }
 
@@ -157,6 +162,8 @@ done:
 
 static zoe_status probe_outputs(zoe_context *ctx, const zoe_job *job)
 {
+    if (!zoe_ranks_first(job))
+        return ZOE_OK;
     zoe_checkpoint_name_parts(ctx, job, true);
     const zoe_status status =
         zoe_outputs_probe(ctx, &job->params, job->plan.width, job->plan.height);
@@ -186,32 +193,54 @@ static zoe_status check_vae(zoe_context *ctx, const zoe_job *job, const zoe_vae 
                     zoe_store_path(job->expert_store[ZOE_HIGH_NOISE]), channels);
 }
 
-static zoe_status plan(zoe_context *ctx, zoe_job *job, const zoe_vae *vae)
+/* What one rank finds by itself: the files, and whether they fit together. */
+static zoe_status look(zoe_context *ctx, zoe_job *job, zoe_vae **vae)
 {
-    TRY(check_vae(ctx, job, vae));
-    job->stride = zoe_vae_stride(vae);
+    TRY(open_networks(ctx, job));
+    TRY(zoe_part_blame(ctx, zoe_vae_open(ctx, vae, job->vae_store), job->parts.vae, "VAE",
+                       ZOE_CONTENT_WAN_VAE_21));
+    TRY(check_vae(ctx, job, *vae));
+    job->stride = zoe_vae_stride(*vae);
     TRY(zoe_pictures_read(ctx, job));
     TRY(probe_outputs(ctx, job));
     TRY(read_prompts(ctx, job));
     zoe_plan_steps(job);
+    TRY(zoe_ranks_group(ctx, job));
     TRY(zoe_step_cache_check(ctx, job));
-    TRY(zoe_checkpoint_load(ctx, job));
-    TRY(zoe_job_describe(ctx, job));
+    return zoe_checkpoint_load(ctx, job);
+}
+
+/* What the run takes of this rank's machine. */
+static zoe_status plan(zoe_context *ctx, zoe_job *job, zoe_vae *vae)
+{
+    const bool first = zoe_ranks_first(job);
+    if (first)
+        TRY(zoe_job_describe(ctx, job));
+    TRY(zoe_vae_set_ranks(ctx, vae, job->ranks.all, job->ranks.vae));
     TRY(zoe_plan_bytes(ctx, job, vae));
+    if (!first)
+        return ZOE_OK;
     TRY(zoe_preview_open(ctx, job));
     return zoe_space_check(ctx, job);
 }
 
+static zoe_status open_job(zoe_context *ctx, zoe_job *job, zoe_vae **vae)
+{
+    TRY(zoe_ranks_meet(ctx, job, look(ctx, job, vae)));
+    TRY(zoe_ranks_compare(ctx, job));
+    TRY(zoe_ranks_share_kept(ctx, job));
+    TRY(zoe_ranks_meet(ctx, job, plan(ctx, job, *vae)));
+    return zoe_ranks_share_pairs(ctx, job);
+}
+
 zoe_status zoe_job_open(zoe_context *ctx, zoe_job *job)
 {
-    zoe_vae *vae;
-    TRY(open_networks(ctx, job));
-    TRY(zoe_part_blame(ctx, zoe_vae_open(ctx, &vae, job->vae_store), job->parts.vae, "VAE",
-                       ZOE_CONTENT_WAN_VAE_21));
-    const zoe_status status = plan(ctx, job, vae);
+    zoe_vae *vae = NULL;
+    const zoe_status status = open_job(ctx, job, &vae);
     zoe_vae_close(vae);
-    zoe_store_drop(job->vae_store);
-    return status;
+    if (job->vae_store)
+        zoe_store_drop(job->vae_store);
+    return zoe_ranks_tell(ctx, job->ranks.all, status);
 }
 
 const char *zoe_job_record(const zoe_job *job)

@@ -122,6 +122,8 @@ zoe_status zoe_outputs_probe(zoe_context *ctx, const zoe_job_params *params, siz
         TRY(zoe_output_probe(ctx, params->latents_out));
     if (params->report)
         TRY(zoe_output_probe(ctx, params->report));
+    if (params->trace)
+        TRY(zoe_output_probe(ctx, params->trace));
     return ZOE_OK;
 }
 

@@ -1,6 +1,7 @@
 /* What may be asked: defaults, and what can be told from the request alone. */
 #define _GNU_SOURCE
 #include "job/lora.h"
+#include "job/ranks.h"
 #include "job/step_cache.h"
 
 #include <sys/random.h>
@@ -23,6 +24,7 @@ void zoe_job_params_init(zoe_job_params *params)
         .guide_low = 3.5,
         .guide_high = 3.5,
         .boundary = 0.9,
+        .boundary_step = ZOE_NO_BOUNDARY_STEP,
         .seed = -1,
         .fps_num = 16,
         .fps_den = 1,
@@ -33,6 +35,27 @@ const char *zoe_phase_name(zoe_phase phase)
 {
     static const char *const names[ZOE_PHASE_COUNT] = {"text", "encode", "steps", "decode"};
     return (unsigned)phase < ZOE_PHASE_COUNT ? names[phase] : "unknown";
+}
+
+/* How many steps, and whose. */
+static zoe_status check_steps(zoe_context *ctx, const zoe_job_params *p)
+{
+    const size_t n = p->step_list_count, steps = n > 0 ? n : p->steps;
+    if (n > ZOE_JOB_STEP_LIST)
+        return zoe_fail(ctx, ZOE_INVALID, "step list: %zu steps; up to %d are wanted", n,
+                        (int)ZOE_JOB_STEP_LIST);
+    if (n > 0)
+        TRY(zoe_step_list_check(ctx, p->step_list, n));
+    if (n > 0 && p->solver != ZOE_SOLVER_EULER)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "solver: a step list goes with Euler alone, as its models do");
+    if (steps == 0 || steps > 10000)
+        return zoe_fail(ctx, ZOE_INVALID, "steps: %zu; 1 to 10000 are wanted", steps);
+    if (p->boundary_step != ZOE_NO_BOUNDARY_STEP && p->boundary_step > steps)
+        return zoe_fail(ctx, ZOE_INVALID,
+                        "boundary step: %zu; 0 to %zu, the number of steps, is wanted",
+                        p->boundary_step, steps);
+    return ZOE_OK;
 }
 
 zoe_status zoe_params_check_numbers(zoe_context *ctx, const zoe_job_params *p)
@@ -51,8 +74,7 @@ zoe_status zoe_params_check_numbers(zoe_context *ctx, const zoe_job_params *p)
     if (p->width < 16 || p->height < 16 || p->width > side || p->height > side)
         return zoe_fail(ctx, ZOE_INVALID, "size: %zux%zu; sides of 16 to %zu are wanted", p->width,
                         p->height, side);
-    if (p->steps == 0 || p->steps > 10000)
-        return zoe_fail(ctx, ZOE_INVALID, "steps: %zu; 1 to 10000 are wanted", p->steps);
+    TRY(check_steps(ctx, p));
     if (!(p->shift > 0.0 && p->shift <= 1000.0))
         return zoe_fail(ctx, ZOE_INVALID, "shift: %g; above 0 and up to 1000 is wanted", p->shift);
     if (!isfinite(p->guide_low) || !isfinite(p->guide_high) || p->guide_low < 0.0 ||
@@ -95,13 +117,26 @@ static zoe_status choose_seed(zoe_context *ctx, zoe_job *job)
     return ZOE_OK;
 }
 
+static zoe_status make_schedule(zoe_context *ctx, zoe_job *job)
+{
+    zoe_job_params *p = &job->params;
+    if (p->step_list_count == 0)
+        return zoe_schedule_new(ctx, &job->schedule, p->solver, ZOE_SCHEDULE_WAN, p->steps,
+                                p->shift);
+    p->steps = p->step_list_count;
+    return zoe_schedule_new_list(ctx, &job->schedule, p->step_list, p->step_list_count, p->shift);
+}
+
 static zoe_status begin(zoe_context *ctx, zoe_job *job)
 {
     const zoe_job_params *p = &job->params;
-    TRY(zoe_schedule_new(ctx, &job->schedule, p->solver, ZOE_SCHEDULE_WAN, p->steps, p->shift));
+    TRY(make_schedule(ctx, job));
     TRY(choose_seed(ctx, job));
     TRY(zoe_loras_resolve(ctx, job));
     TRY(zoe_step_cache_read(ctx, job));
+    TRY(zoe_job_trace_begin(ctx, job));
+    if (!zoe_ranks_first(job))
+        return ZOE_OK;
     TRY(zoe_checkpoint_attach(ctx, job));
     zoe_checkpoint_name_parts(ctx, job, true);
     const zoe_status status = zoe_outputs_probe(ctx, p, p->width, p->height);
@@ -109,12 +144,13 @@ static zoe_status begin(zoe_context *ctx, zoe_job *job)
     return status;
 }
 
-zoe_status zoe_job_new(zoe_context *ctx, zoe_job **job, const zoe_job_params *params)
+/* What one rank can do by itself. */
+static zoe_status make(zoe_context *ctx, zoe_job **job, const zoe_job_params *params)
 {
     void *p;
-    *job = NULL;
     TRY(check_texts(ctx, params));
     TRY(zoe_params_check_numbers(ctx, params));
+    TRY(zoe_ranks_check(ctx, params));
     TRY(zoe_loras_check_numbers(ctx, params));
     TRY(zoe_places_check(ctx, params));
     if (params->latents_out && zoe_video_kind_of(params->latents_out) != ZOE_VIDEO_UNKNOWN)
@@ -125,11 +161,24 @@ zoe_status zoe_job_new(zoe_context *ctx, zoe_job **job, const zoe_job_params *pa
     TRY(zoe_alloc_zero(ctx, &p, 1, sizeof **job, "job"));
     zoe_job *j = p;
     j->params = *params;
-    const zoe_status status = begin(ctx, j);
-    if (status != ZOE_OK)
-        zoe_job_free(j);
-    else
-        *job = j;
+    j->ranks.all = params->comm;
+    j->ranks.count = zoe_comm_size(params->comm);
+    j->ranks.rank = zoe_comm_rank(params->comm);
+    *job = j;
+    return begin(ctx, j);
+}
+
+zoe_status zoe_job_new(zoe_context *ctx, zoe_job **job, const zoe_job_params *params)
+{
+    *job = NULL;
+    zoe_status status = zoe_comm_agree(ctx, params->comm, make(ctx, job, params));
+    if (status == ZOE_OK) /* a random one, or that of a checkpoint */
+        status = zoe_ranks_share(ctx, *job, &(*job)->plan.seed, sizeof(*job)->plan.seed, 0, "seed");
+    if (status == ZOE_OK)
+        return ZOE_OK;
+    zoe_ranks_tell(ctx, params->comm, status);
+    zoe_job_free(*job);
+    *job = NULL;
     return status;
 }
 
@@ -165,6 +214,8 @@ void zoe_job_free(zoe_job *job)
     zoe_schedule_free(&job->schedule);
     zoe_parts_free(&job->parts);
     zoe_checkpoint_close(job->checkpoint);
+    zoe_job_trace_end(job);
+    zoe_ranks_free(&job->ranks);
     zoe_free(job);
 }
 

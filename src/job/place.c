@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-enum { OUTPUTS = 5 };
+enum { OUTPUTS = 6 };
 
 /* Where a path leads. A file that is not there yet is known by its folder and its name. */
 typedef struct place {
@@ -191,11 +191,12 @@ zoe_status zoe_places_check(zoe_context *ctx, const zoe_job_params *params)
                                 place_of("the latents", params->latents_out),
                                 place_of("the folder of frames", params->frames_out),
                                 place_of("the preview", params->preview),
-                                place_of("the report", params->report)};
+                                place_of("the report", params->report),
+                                place_of("the trace", params->trace)};
     const place picture = place_of("the picture", params->image), *frames = &out[2];
     const place factors = place_of("the file of preview factors", params->preview_factors);
     const place last = place_of("the last picture", params->last_image);
-    const place *const others[] = {&out[0], &out[1], &out[3], &out[4], &picture, &last};
+    const place *const others[] = {&out[0], &out[1], &out[3], &out[4], &out[5], &picture, &last};
     const place state = place_of("the checkpoint", params->checkpoint);
     for (size_t i = 0; i < OUTPUTS; i++) {
         for (size_t j = i + 1; j < OUTPUTS; j++)

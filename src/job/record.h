@@ -13,10 +13,15 @@
  *   instruction_set                     of the kernels
  *   size, width, height                 what was asked for, [w, h]; what the video has
  *   keep_orientation, frames, steps, solver, shift, guide_scale_low_high, boundary, dtype, seed
+ *   step_list                           if there is one: [1000, 750, ...], as many as steps
+ *   boundary_step                       if experts change by it
  *   frame_rate                          [numerator, denominator]
  *   loras                               if there are any: [{name, high, low, sha256, high_parts,
  *                                       low_parts}]; the last three once they are known
  *   cache                               if there is one: METHOD,key=value,...
+ *   ring                                ranks of the ring, if there was one: only it changes last bits
+ *   ranks                               in a checkpoint folder, of a run on several: {cfg, ulysses,
+ *                                       ring, vae}
  *   tokens_sha256, weights_sha256, weights_stamp, run
  *                                       in a checkpoint folder only
  *
@@ -35,7 +40,7 @@
 enum {
     ZOE_RECORD_FORMAT = 1,
     ZOE_RECORD_BYTES = 1 << 24, /* no record is longer */
-    ZOE_RECORD_PATHS = 16       /* of a request */
+    ZOE_RECORD_PATHS = 17       /* of a request */
 };
 
 struct zoe_record {

@@ -90,6 +90,18 @@ zoe_status zoe_sources_tokens(zoe_context *ctx, zoe_job *job)
     return status;
 }
 
+static void add_step_list(zoe_digest *digest, const zoe_job_params *p)
+{
+    char number[60];
+    for (size_t i = 0; i < p->step_list_count; i++) {
+        snprintf(number, sizeof number, "step %zu %.17g", i, p->step_list[i]);
+        zoe_digest_add_text(digest, number);
+    }
+    snprintf(number, sizeof number, "boundary step %zu", p->boundary_step);
+    if (p->boundary_step != ZOE_NO_BOUNDARY_STEP)
+        zoe_digest_add_text(digest, number);
+}
+
 /* What came after the first checkpoints, whose identity must stay: nothing is added for a run that
  * has none of it. */
 static void add_newer_parts(zoe_digest *digest, const zoe_job *job)
@@ -108,6 +120,7 @@ static void add_newer_parts(zoe_digest *digest, const zoe_job *job)
     }
     if (job->params.int8)
         zoe_digest_add_text(digest, "int8");
+    add_step_list(digest, &job->params);
 }
 
 zoe_status zoe_sources_identity(zoe_context *ctx, const zoe_job *job,
@@ -240,6 +253,36 @@ static const char *cache_of(const zoe_job_params *p)
     return p->cache ? p->cache : zoe_cache_method_name(ZOE_CACHE_NONE);
 }
 
+/* "1000, 750", or "none". */
+static const char *list_text(char *room, size_t size, const zoe_job_params *p)
+{
+    size_t used = 0;
+    snprintf(room, size, "none");
+    for (size_t i = 0; i < p->step_list_count && used < size; i++)
+        used += (size_t)snprintf(room + used, size - used, "%s%.9g", i > 0 ? ", " : "",
+                                 p->step_list[i]);
+    return room;
+}
+
+static void differ_step_list(zoe_differences *d, const zoe_job_params *old,
+                             const zoe_job_params *asked)
+{
+    char a[16 * ZOE_JOB_STEP_LIST], b[16 * ZOE_JOB_STEP_LIST];
+    const size_t n = old->step_list_count;
+    if (n != asked->step_list_count ||
+        memcmp(old->step_list, asked->step_list, n * sizeof *old->step_list) != 0)
+        add_difference(d, "step list: %s in the checkpoint, %s asked for",
+                       list_text(a, sizeof a, old), list_text(b, sizeof b, asked));
+}
+
+static void differ_boundary_step(zoe_differences *d, size_t old, size_t asked)
+{
+    char a[24], b[24];
+    snprintf(a, sizeof a, old == ZOE_NO_BOUNDARY_STEP ? "none" : "%zu", old);
+    snprintf(b, sizeof b, asked == ZOE_NO_BOUNDARY_STEP ? "none" : "%zu", asked);
+    differ_word(d, "boundary step", a, b);
+}
+
 static void differ_loras(zoe_differences *d, const zoe_job_params *old, const zoe_job_params *asked)
 {
     differ_size(d, "LoRAs", old->lora_count, asked->lora_count);
@@ -268,11 +311,13 @@ void zoe_request_differences(zoe_differences *d, const zoe_job_params *old,
                 asked->keep_orientation ? "ignored" : "followed");
     differ_size(d, "frames", old->frames, asked->frames);
     differ_size(d, "steps", old->steps, asked->steps);
+    differ_step_list(d, old, asked);
     differ_word(d, "solver", solver_word(old->solver), solver_word(asked->solver));
     differ_real(d, "shift", old->shift, asked->shift);
     differ_real(d, "guidance scale of the low-noise expert", old->guide_low, asked->guide_low);
     differ_real(d, "guidance scale of the high-noise expert", old->guide_high, asked->guide_high);
     differ_real(d, "boundary", old->boundary, asked->boundary);
+    differ_boundary_step(d, old->boundary_step, asked->boundary_step);
     if (asked->seed >= 0 && old->seed != asked->seed)
         add_difference(d, "seed: %lld in the checkpoint, %lld asked for", (long long)old->seed,
                        (long long)asked->seed);

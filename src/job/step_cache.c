@@ -19,6 +19,9 @@ zoe_status zoe_step_cache_read(zoe_context *ctx, zoe_job *job)
                         "checkpoint %s: what changes from step to step is measured in one run, and "
                         "is not kept; leave it out",
                         job->params.checkpoint);
+    /* The first branch decides for both in any case: on ranks of their own, by the same agreement. */
+    if (job->cache_params.method == ZOE_CACHE_EASY && job->cache_params.rule == ZOE_CACHE_ZOETROPE)
+        job->cache_params.joint = true;
     return ZOE_OK;
 }
 
@@ -45,6 +48,14 @@ static zoe_cache_shape planned_shape(const zoe_job *job)
     return shape_of(job, p->latent_frames, p->latent_height, p->latent_width);
 }
 
+/* With this rank's tokens. */
+static zoe_cache_shape own_shape(const zoe_job *job, zoe_cache_shape whole)
+{
+    const zoe_ranks *r = &job->ranks;
+    whole.tokens = zoe_share(whole.tokens, r->ulysses * r->ring, r->token).count;
+    return whole;
+}
+
 zoe_status zoe_step_cache_check(zoe_context *ctx, const zoe_job *job)
 {
     const zoe_cache_shape shape = planned_shape(job);
@@ -53,18 +64,30 @@ zoe_status zoe_step_cache_check(zoe_context *ctx, const zoe_job *job)
 
 size_t zoe_step_cache_bytes(const zoe_job *job, size_t f, size_t h, size_t w)
 {
-    const zoe_cache_shape shape = shape_of(job, f, h, w);
-    return job->params.changed ? zoe_gauge_bytes(&shape)
-                               : zoe_cache_bytes(&job->cache_params, &shape);
+    const zoe_cache_shape whole = shape_of(job, f, h, w), own = own_shape(job, whole);
+    size_t bytes =
+        job->params.changed ? zoe_gauge_bytes(&own) : zoe_cache_bytes(&job->cache_params, &own);
+    return zoe_size_add(&bytes, bytes, zoe_step_cache_spread_bytes(job, &whole)) ? bytes : SIZE_MAX;
+}
+
+size_t zoe_step_cache_kept_bytes(const zoe_job *job)
+{
+    const zoe_cache_shape shape = planned_shape(job);
+    zoe_cache_piece pieces[ZOE_CACHE_PIECES];
+    size_t bytes = 0;
+    if (zoe_step_cache_is_on(job))
+        zoe_cache_pieces(&job->cache_params, &shape, pieces, &bytes);
+    return bytes;
 }
 
 /* ---- while the steps run ---- */
 
 zoe_status zoe_step_cache_begin(zoe_context *ctx, zoe_job *job)
 {
-    const zoe_cache_shape shape = planned_shape(job);
-    TRY(zoe_cache_new(ctx, &job->cache, &job->cache_params, &shape));
-    return job->params.changed ? zoe_gauge_new(ctx, &job->gauge, &shape) : ZOE_OK;
+    const zoe_cache_shape whole = planned_shape(job), own = own_shape(job, whole);
+    TRY(zoe_cache_new(ctx, &job->cache, &job->cache_params, &own));
+    TRY(zoe_step_cache_spread_begin(ctx, job, &whole, &own));
+    return job->params.changed ? zoe_gauge_new(ctx, &job->gauge, &own) : ZOE_OK;
 }
 
 static zoe_cache_point point_of(const zoe_wan_point *p)
@@ -124,6 +147,8 @@ bool zoe_step_cache_state(const zoe_job *job, zoe_tensor *state)
     size_t bytes;
     if (!job->cache || !zoe_step_cache_is_on(job))
         return false;
+    if (job->ranks.count > 1)
+        return zoe_step_cache_spread_state(job, state);
     zoe_cache_state(job->cache, &data, &bytes);
     *state = zoe_tensor_1d(data, ZOE_U8, bytes);
     return true;
@@ -179,6 +204,7 @@ void zoe_step_cache_end(zoe_job *job)
         for (size_t step = 0; step < job->schedule.steps; step++)
             count_step(o, job->cache, step);
     }
+    zoe_step_cache_spread_end(job);
     zoe_cache_free(job->cache);
     zoe_gauge_free(job->gauge);
     job->cache = NULL;

@@ -54,6 +54,15 @@ zoe generate --model "$CKPT" --image "$IMAGE" --size 64x64 --frames 5 --steps 2 
 expect_code 0
 expect_same line.safetensors file.safetensors
 
+# The ranks that a launch file asks for must be there.
+yaml "model_name: wan2.2-i2v" "world_size: 8" "entry_script: generate.py" "model_args:" "  cfg_size: 2" "  ulysses_size: 4" \
+    "  ring_size: 1" "  tp_size: 1" "  vae_parallel: true" "  dit_fsdp: true"
+tiny --config run.yaml --latents-out never.safetensors
+expect_code 2
+expect_says 'the options ask for 8 ranks, and this process was started alone; start all of them: mpirun -n 8 zoe generate'
+tiny --config run.yaml --dump-config
+expect_equal "ranks" "$(value cfg-ranks) $(value ulysses) $(value ring) $(value vae-ranks)" "2 4 1 "
+
 # There and back: the same request in a checkpoint, whatever stands in the texts.
 prompt=$(printf '%s\n\t- "a": \\b #c \302\205\342\200\250\357\273\277\360\237\220\261 %%' "'no'")
 set -- --model "$CKPT" --image "$IMAGE" --prompt "$prompt" --negative-prompt no --size 80x64 --frames 5 --steps 12 \
@@ -117,8 +126,10 @@ mistake '1:1: the file: a map of settings is wanted, and this is a list' '- 1'
 mistake '1:1: model_name is missing' 'model_args: {frame_num: 5}'
 mistake '4:14: model_args.frame is no key; did you mean frame_num?' "$launch" 'model_args: {frame: 5}'
 mistake '4:14: model_args.fps is no key; it is an option of this program, which stands under zoe:' "$launch" 'model_args: {fps: 5}'
-mistake '4:24: model_args.cfg_size 2: one process does all the work here' 'model_name: x' 'world_size: 2' 'entry_script: x' \
-    'model_args: {cfg_size: 2}'
+mistake '4:23: model_args.tp_size 2: layers are not split over ranks here' 'model_name: x' 'world_size: 2' 'entry_script: x' \
+    'model_args: {tp_size: 2}'
+mistake '4:24: model_args.cfg_size: wanted is a whole number from 1 to 2, and this is 3' "$launch" 'model_args: {cfg_size: 3}'
+mistake '4:28: model_args.vae_parallel: true or false, without quotes, is wanted' "$launch" 'model_args: {vae_parallel: 2}'
 mistake '2:13: world_size is 1, but cfg_size, ulysses_size, ring_size and tp_size make 4' "$launch" \
     'model_args: {ulysses_size: 2, ring_size: 2}'
 mistake '2:13: world_size: wanted is a whole number' 'model_name: x' 'world_size: one' 'entry_script: x'

@@ -13,7 +13,7 @@ typedef struct member {
 
 typedef struct event {
     const char *name;
-    member members[28];
+    member members[40];
 } event;
 
 static const event events[] = {
@@ -29,8 +29,12 @@ static const event events[] = {
               {"passes", 'n'},        {"steps_done", 'n'},
               {"text_bytes", 'n'},    {"encode_bytes", 'n'},
               {"steps_bytes", 'n'},   {"decode_bytes", 'n'},
-              {"peak_bytes", 'n'},    {"threads", 'n'},
-              {"seed", 'i'}}},
+              {"peak_bytes", 'n'},    {"text_layers", 'n'},
+              {"text_resident", 'n'}, {"layers", 'n'},
+              {"resident", 'n'},      {"threads", 'n'},
+              {"ranks", 'n'},         {"cfg_ranks", 'n'},
+              {"ulysses", 'n'},       {"ring", 'n'},
+              {"vae_ranks", 'n'},     {"seed", 'i'}}},
     {"progress", {{"phase", 't'}, {"done", 'n'}, {"total", 'n'}, {"seconds", 'r'}, {"eta", 'R'}}},
     {"checkpoint", {{"path", 't'}, {"steps", 'n'}}},
     {"preview", {{"step", 'n'}, {"path", 't'}, {"width", 'n'}, {"height", 'n'}}},
@@ -49,6 +53,7 @@ static const event events[] = {
       {"frames_out", 'T'},
       {"latents_out", 'T'},
       {"report", 'T'},
+      {"trace", 'T'},
       {"width", 'n'},
       {"height", 'n'},
       {"frames", 'n'},

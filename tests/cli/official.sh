@@ -10,7 +10,7 @@ zoe generate --threads 1 --task i2v-A14B --size '64*64' --ckpt_dir "$CKPT" --off
 expect_code 0
 expect_same ours.safetensors theirs.safetensors
 expect_files theirs.mp4
-for name in offload_model convert_model_dtype t5_cpu ulysses_size; do
+for name in offload_model convert_model_dtype t5_cpu; do
     expect_says "--$name changes nothing"
 done
 

@@ -16,6 +16,7 @@
  *     cli_tool signal NAME N TEXT COMMAND   runs COMMAND; when its standard error has TEXT, sends the signal N times;
  *                                           exits like COMMAND, with 128 + n for a signal, 99 if TEXT never came
  *     cli_tool memory COMMAND               runs COMMAND, then prints the most memory that it held, in bytes
+ *     cli_tool reads COMMAND                the same, and the bytes that came from the disk for it
  *     cli_tool terminal COLUMNS COMMAND     runs COMMAND on a terminal of its own; copies what it writes
  */
 #define _XOPEN_SOURCE 700 /* pseudoterminals */
@@ -397,7 +398,7 @@ static int terminal(size_t columns, char **command)
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
 }
 
-static int memory(char **command)
+static int memory(char **command, bool reads)
 {
     struct rusage usage;
     int state;
@@ -408,7 +409,10 @@ static int memory(char **command)
     }
     if (child < 0 || waitpid(child, &state, 0) != child || getrusage(RUSAGE_CHILDREN, &usage) != 0)
         return fail(command[0], strerror(errno));
-    printf("%lld\n", (long long)usage.ru_maxrss * 1024);
+    printf("%lld", (long long)usage.ru_maxrss * 1024);
+    if (reads)
+        printf(" %lld", (long long)usage.ru_inblock * 512);
+    printf("\n");
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
 }
 
@@ -466,7 +470,7 @@ int main(int argc, char **argv)
         return run_and_signal(argv[2], atoi(argv[3]), argv[4], argv + 5);
     if (strcmp(what, "terminal") == 0 && argc > 3)
         return terminal(number_of(argv[2]), argv + 3);
-    if (strcmp(what, "memory") == 0)
-        return memory(argv + 2);
+    if (strcmp(what, "memory") == 0 || strcmp(what, "reads") == 0)
+        return memory(argv + 2, strcmp(what, "reads") == 0);
     return fail("usage", "see the head of tool.c");
 }

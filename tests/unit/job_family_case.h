@@ -17,7 +17,7 @@
 #include "zoetrope/inspect.h"
 
 #define DATA ZOE_TEST_DATA "/"
-enum { MOST = 160, LAYERS = 2, FEATURES = 160, FEATURE_ROWS = 17 };
+enum { MOST = 200, LAYERS = 2, FEATURES = 160, FEATURE_ROWS = 17 };
 
 typedef struct scene {
     zoe_context *ctx;

@@ -292,9 +292,30 @@ static void relatives_by_name(void **state)
     assert_int_equal(part->unknown.total, 0); /* a model of its own, not a spoilt one */
     zoe_inspection_free(in);
 
+    /* one that has the CLIP branch as well */
+    in = inspect(f, CHANGED(f, DIT, ZOE_NAMES_WAN_DIT, "animate.safetensors",
+                            "face_adapter.fuser_blocks.0.linear1_kv.weight",
+                            {"text_embedding.2.weight", "img_emb.proj.1.weight"}));
+    part = zoe_inspection_part(in, 0);
+    has_text(part->what, "Wan relative: Animate");
+    has_text(part->refusal, "Animate");
+    zoe_inspection_free(in);
+
     in = inspect(f, CHANGED(f, DIT, ZOE_NAMES_WAN_DIT, "lora.safetensors",
                             "blocks.0.ffn.0.lora_A.weight", {"*", NULL}));
     assert_int_equal(zoe_inspection_part(in, 0)->content, ZOE_CONTENT_LORA);
+    assert_true(zoe_inspection_supported(in));
+    zoe_inspection_free(in);
+
+    in = inspect(
+        f, CHANGED(f, DIT, ZOE_NAMES_WAN_DIT, "dora.safetensors", "blocks.0.ffn.0.dora_scale",
+                   {"blocks.0.ffn.2.weight", "blocks.0.ffn.0.lora_A.weight"},
+                   {"blocks.0.ffn.0.weight", "blocks.0.ffn.0.lora_B.weight"}, {"blocks.0.s*", NULL},
+                   {"blocks.1*", NULL}, {"h*", NULL}, {"p*", NULL}, {"t*", NULL}));
+    part = zoe_inspection_part(in, 0);
+    assert_int_equal(part->content, ZOE_CONTENT_LORA);
+    has_text(part->refusal, "is a DoRA");
+    assert_false(zoe_inspection_supported(in));
     zoe_inspection_free(in);
 
     in = inspect(f, CHANGED(f, TEXT, ZOE_NAMES_UMT5, "t5.safetensors", NULL,

@@ -1,0 +1,153 @@
+/* See launch.h. */
+#include "launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/comm.h"
+#include "commands.h"
+#include "log.h"
+#include "message.h"
+
+/* A number that the launcher put into the environment; none: what it is without. */
+static size_t read_number(const char *const *names, size_t none)
+{
+    for (; *names; names++) {
+        const char *text = getenv(*names);
+        const size_t digits = text ? strspn(text, "0123456789") : 0;
+        if (digits > 0 && digits < 8)
+            return strtoul(text, NULL, 10); /* "2(x2)" of Slurm as well */
+    }
+    return none;
+}
+
+static const struct timespec soon = {.tv_nsec = 700000000}, shortly = {.tv_nsec = 200000000};
+
+void zoe_launch_hush(void)
+{
+    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID", NULL};
+    if (zoe_comm_launched() == 1)
+        return;
+    zoe_message_set_rank(read_number(ranks, 0));
+    if (zoe_message_rank() > 0)
+        nanosleep(&soon, NULL);
+}
+
+int zoe_launch_join(zoe_comm **comm)
+{
+    zoe_context *ctx = zoe_context_new(1);
+    *comm = NULL;
+    if (!ctx) {
+        zoe_comm_give_up();
+        return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
+    }
+    const zoe_status status = zoe_comm_open(ctx, comm);
+    int code = ZOE_EXIT_DONE;
+    if (status == ZOE_OK)
+        zoe_message_set_rank(zoe_comm_rank(*comm));
+    else {
+        /* One that is still there after that waits for a first rank that has not failed. */
+        zoe_launch_hush();
+        const size_t rank = zoe_message_rank();
+        char name[32] = "";
+        if (rank > 0) {
+            nanosleep(&soon, NULL);
+            snprintf(name, sizeof name, "rank %zu: ", rank);
+        }
+        zoe_message_set_rank(0);
+        code = zoe_refuse(status == ZOE_NOMEM ? ZOE_EXIT_MEMORY : ZOE_EXIT_FAILED,
+                          zoe_status_name(status), "%s%s", name, zoe_context_message(ctx));
+        nanosleep(&shortly, NULL); /* until mpiexec has read that */
+        zoe_comm_give_up();
+    }
+    zoe_context_free(ctx);
+    return code;
+}
+
+/* Launchers end all ranks when the first one ends with a failure, and its exit code is theirs. So the
+ * first rank gets time to say what happened, and the one that failed ends before those that only heard
+ * of it. */
+static void wait_for_others(const zoe_comm *comm, int code)
+{
+    const struct timespec later = {.tv_sec = 1, .tv_nsec = 200000000};
+    const char *said = zoe_message_refusal();
+    const bool first = zoe_comm_rank(comm) == 0;
+    const bool heard = first ? strncmp(said, "rank ", 5) == 0 && strncmp(said, "rank 0: ", 8) != 0
+                             : code == ZOE_EXIT_FAILED;
+    if (heard || !first)
+        nanosleep(heard ? &later : &soon, NULL);
+}
+
+/* The first rank speaks for all, unless it is the one that has ended or is not heard of any more. */
+static void speak_for_first(const zoe_comm *comm, int code)
+{
+    static const char *const gone[] = {"rank 0 has ", "rank 0: ended"};
+    char said[1024];
+    snprintf(said, sizeof said, "%s", zoe_message_refusal());
+    const char *what = strncmp(said, "rank 1: ", 8) == 0 ? said + 8 : said;
+    for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++)
+        if (zoe_comm_rank(comm) == 1 && strncmp(what, gone[i], strlen(gone[i])) == 0) {
+            zoe_message_set_rank(0);
+            zoe_refuse(code, zoe_status_name(ZOE_PEER), "%s", said);
+        }
+}
+
+void zoe_launch_leave(zoe_comm *comm, int code)
+{
+    if (code != ZOE_EXIT_DONE && zoe_comm_size(comm) > 1) {
+        zoe_comm_fail(comm, zoe_message_refusal());
+        speak_for_first(comm, code);
+        wait_for_others(comm, code);
+    }
+    zoe_comm_close(comm);
+}
+
+int zoe_launch_suffices(const zoe_request *request)
+{
+    const zoe_job_params *p = &request->job;
+    const size_t sizes[] = {p->cfg_ranks, p->ulysses, p->ring};
+    size_t product = 1;
+    for (size_t i = 0; i < 3; i++)
+        product *= sizes[i] > 0 ? sizes[i] : 1; /* the options' limits keep it small */
+    if (p->vae_ranks > product)
+        product = p->vae_ranks;
+    if (p->comm || product == 1 || request->dump_config)
+        return ZOE_EXIT_DONE;
+    return zoe_refuse(
+        ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+        "the options ask for %zu ranks, and this process was started alone; start all "
+        "of them: mpirun -n %zu zoe generate ..., or srun -n %zu",
+        product, product, product);
+}
+
+int zoe_launch_meet(zoe_context *ctx, zoe_comm *comm, int code)
+{
+    if (!comm)
+        return code;
+    zoe_status mine = ZOE_OK;
+    if (code != ZOE_EXIT_DONE) {
+        mine = code == ZOE_EXIT_MEMORY ? ZOE_NOMEM : ZOE_INVALID;
+        zoe_note_failure(ctx, "%s", zoe_message_refusal());
+    }
+    const zoe_status all = zoe_comm_agree(ctx, comm, mine);
+    if (code != ZOE_EXIT_DONE || all == ZOE_OK)
+        return code;
+    return zoe_refuse(all == ZOE_CANCELLED ? ZOE_EXIT_INTERRUPTED : ZOE_EXIT_FAILED,
+                      zoe_status_name(all), "%s", zoe_context_message(ctx));
+}
+
+int zoe_launch_alone(const char *command)
+{
+    const size_t started = zoe_comm_launched();
+    if (started <= 1)
+        return ZOE_EXIT_DONE;
+    zoe_launch_hush();
+    return zoe_refuse(
+        ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
+        "zoe %s is the work of one process, and the launcher has started %zu, each of which would "
+        "do all of it: start it without mpirun, mpiexec or srun",
+        command, started);
+}
