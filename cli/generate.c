@@ -228,7 +228,8 @@ static int generate(zoe_context *ctx, zoe_request *request)
 
 static int run_request(zoe_request *request, int argc, char **argv, zoe_comm *comm)
 {
-    zoe_context *ctx = zoe_context_new(request->threads ? (int)request->threads : zoe_comm_threads());
+    zoe_context *ctx =
+        zoe_context_new(request->threads ? (int)request->threads : zoe_comm_threads());
     if (!ctx)
         return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
     zoe_context_set_log(ctx, on_log, request);

@@ -299,10 +299,11 @@ static int choose_output(zoe_request *request)
             "--out",
             p->out);
     if (p->out && strcmp(p->out, "-") == 0 && !request->dry_run && isatty(STDOUT_FILENO))
-        return refuse(zoe_comm_launched() == 1
-                          ? "--out -: standard output is a terminal; send it to a file or a program"
-                          : "--out -: standard output is a terminal, as the mpirun of Open MPI gives "
-                            "to ranks wherever its own goes; name a file");
+        return refuse(
+            zoe_comm_launched() == 1
+                ? "--out -: standard output is a terminal; send it to a file or a program"
+                : "--out -: standard output is a terminal, as the mpirun of Open MPI gives "
+                  "to ranks wherever its own goes; name a file");
     return ZOE_EXIT_DONE;
 }
 
