@@ -218,7 +218,8 @@ typedef struct zoe_job_model {
 /* Looks at the headers of the model that params name, and gives params the defaults of that model
  * as the official program has them: steps, shift, guidance, boundary, frames, frame rate, and
  * the size, unless keep_size says that the size is asked for (the shift of Wan 2.1 I2V depends on
- * it). The other members stay. model may be NULL; its texts live forever.
+ * it), and boundary, where model_index.json of the folder has a boundary_ratio. The other members stay.
+ * model may be NULL; its texts live forever.
  *
  *   task        steps  shift       guidance  boundary  frames, a second  size
  *   i2v-A14B    40     5           3.5, 3.5  0.9       81, 16            1280x720

@@ -157,7 +157,7 @@ zoe_status zoe_expert_check(zoe_context *ctx, const zoe_wan_dims *dims, const ch
 
 /* ---- defaults ---- */
 
-static zoe_status find_of_params(zoe_context *ctx, const zoe_family **family,
+static zoe_status find_of_params(zoe_context *ctx, const zoe_family **family, double *boundary,
                                  const zoe_job_params *params)
 {
     zoe_parts parts;
@@ -170,6 +170,7 @@ static zoe_status find_of_params(zoe_context *ctx, const zoe_family **family,
                              parts.expert_config[ZOE_HIGH_NOISE], false));
     status = zoe_family_find(ctx, family, zoe_wan_dims_of(wan), parts.transformers,
                              parts.expert[ZOE_HIGH_NOISE]);
+    *boundary = parts.boundary;
 done:
     zoe_wan_close(wan);
     zoe_store_close(store);
@@ -181,7 +182,8 @@ zoe_status zoe_job_params_suit(zoe_context *ctx, zoe_job_params *params, bool ke
                                zoe_job_model *model)
 {
     const zoe_family *f = NULL;
-    TRY(find_of_params(ctx, &f, params));
+    double boundary = 0.0;
+    TRY(find_of_params(ctx, &f, &boundary, params));
     if (!keep_size) {
         params->width = f->width;
         params->height = f->height;
@@ -191,7 +193,7 @@ zoe_status zoe_job_params_suit(zoe_context *ctx, zoe_job_params *params, bool ke
     params->shift = params->width * params->height == SMALL_AREA ? f->shift_832x480 : f->shift;
     params->guide_low = f->guide_low;
     params->guide_high = f->guide_high;
-    params->boundary = f->boundary;
+    params->boundary = boundary > 0.0 && f->model.transformers > 1 ? boundary : f->boundary;
     params->fps_num = f->fps;
     params->fps_den = 1;
     if (model)

@@ -36,7 +36,8 @@ typedef struct zoe_parts {
     char *expert[ZOE_EXPERTS];
     char *expert_config[ZOE_EXPERTS]; /* config.json beside it, or NULL */
     char *vae, *text_encoder, *tokenizer;
-    char *clip; /* NULL: none was given, and none is there */
+    char *clip;      /* NULL: none was given, and none is there */
+    double boundary; /* that the folder says; 0: it says none */
 } zoe_parts;
 
 /* ---- families ---- */

@@ -333,6 +333,32 @@ zoe_status zoe_params_check_model(zoe_context *ctx, const zoe_job_params *p)
     return ZOE_OK;
 }
 
+/* What model_index.json, if it is there, says of the noise level at which the experts change. */
+static zoe_status read_boundary(zoe_context *ctx, double *boundary, const char *folder)
+{
+    char *path;
+    json_error_t error;
+    json_t *root = NULL;
+    zoe_status status = ZOE_OK;
+    TRY(zoe_path_join(ctx, &path, folder, "model_index.json"));
+    if (!zoe_file_exists(path))
+        goto done;
+    root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    const json_t *ratio = json_object_get(root, "boundary_ratio");
+    if (!json_is_object(root))
+        status = zoe_fail(ctx, ZOE_FORMAT, "%s: %s", path, root ? "is no object" : error.text);
+    else if (ratio && !json_is_null(ratio)) {
+        *boundary = json_number_value(ratio);
+        if (!json_is_number(ratio) || !(*boundary > 0.0 && *boundary < 1.0))
+            status = zoe_fail(ctx, ZOE_FORMAT,
+                              "%s: boundary_ratio is wanted as a number between 0 and 1", path);
+    }
+done:
+    json_decref(root);
+    zoe_free(path);
+    return status;
+}
+
 static zoe_status locate(zoe_context *ctx, zoe_parts *parts, const zoe_job_params *p)
 {
     const layout *l = &layouts[OFFICIAL];
@@ -350,6 +376,8 @@ static zoe_status locate(zoe_context *ctx, zoe_parts *parts, const zoe_job_param
     };
     if (p->model)
         TRY(find_layout(ctx, &l, p->model));
+    if (p->model && l != &layouts[OFFICIAL])
+        TRY(read_boundary(ctx, &parts->boundary, p->model));
     parts->transformers = p->transformer ? 1 : p->high_noise || p->low_noise ? 2 : l->transformers;
     for (zoe_role role = 0; role < ZOE_ROLES; role++) {
         const bool expert = role == ZOE_ROLE_HIGH || role == ZOE_ROLE_LOW;

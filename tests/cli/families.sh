@@ -131,6 +131,21 @@ echo '{"transformer_2": ["diffusers", "WanTransformer3DModel"]}' >diffusers/mode
 golden --model diffusers
 expect_code 3
 expect_says 'transformer_2 is not there: the low-noise transformer of the diffusers layout'
+# The folder says at which noise level the experts change: that is the default.
+mkdir two && ln -s "$CKPT/high_noise_model" two/transformer && ln -s "$CKPT/low_noise_model" two/transformer_2
+ln -s "$PWD/diffusers/vae" "$PWD/diffusers/text_encoder" "$PWD/diffusers/tokenizer" two
+for ratio in '0.75 boundary: 0.75' 'null boundary: 0.9'; do
+    echo "{\"boundary_ratio\": ${ratio%% *}}" >two/model_index.json
+    golden --model two --image "$IMAGE" --dump-config
+    expect_code 0
+    expect_equal "what is dumped" "$(sed -n 's/^ *boundary:/boundary:/p' stdout)" "${ratio#* }"
+done
+for index in '{"boundary_ratio": 7}' '{"boundary_ratio": "0.9"}' '{' '[]'; do
+    echo "$index" >two/model_index.json
+    golden --model two --image "$IMAGE" --dry-run
+    expect_code 3
+    expect_says 'two/model_index.json'
+done
 rm official/diffusion_pytorch_model.safetensors
 golden --model official
 expect_code 3
