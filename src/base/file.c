@@ -243,6 +243,18 @@ const char *zoe_path_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+const char *zoe_path_last(const char *path, size_t *length)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    *length = end - begin;
+    return path + begin;
+}
+
 zoe_status zoe_folder_make(zoe_context *ctx, const char *path)
 {
     if (mkdir(path, 0777) == 0 || (errno == EEXIST && zoe_folder_exists(path)))

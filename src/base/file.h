@@ -35,6 +35,8 @@ bool zoe_folder_exists(const char *path);
 zoe_status zoe_path_join(zoe_context *ctx, char **path, const char *folder, const char *name);
 /* The part after the last '/'. */
 const char *zoe_path_name(const char *path);
+/* Where in the path the name at its end begins, and how long it is, without '/' behind it. */
+const char *zoe_path_last(const char *path, size_t *length);
 /* Makes the folder (not its parents) unless it is there. */
 zoe_status zoe_folder_make(zoe_context *ctx, const char *path);
 /* Makes a hidden folder of a new name, ".zoe-RANDOM.part", in `folder`, and remembers it; to be

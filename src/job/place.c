@@ -27,18 +27,15 @@ static bool same_file(const struct stat *a, const struct stat *b)
 static void find_folder(place *p, const char *path)
 {
     char folder[PATH_MAX];
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/')
-        end--;
-    size_t begin = end;
-    while (begin > 0 && path[begin - 1] != '/')
-        begin--;
-    if (begin + 2 > sizeof folder || end - begin >= sizeof p->name)
+    size_t length;
+    const char *last = zoe_path_last(path, &length);
+    const size_t begin = (size_t)(last - path);
+    if (begin + 2 > sizeof folder || length >= sizeof p->name)
         return; /* too long for the system, which will say so */
     memcpy(folder, path, begin);
     memcpy(folder + begin, ".", 2);
-    memcpy(p->name, path + begin, end - begin);
-    p->name[end - begin] = '\0';
+    memcpy(p->name, last, length);
+    p->name[length] = '\0';
     p->folder_there = stat(folder, &p->folder) == 0;
 }
 

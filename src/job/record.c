@@ -15,14 +15,8 @@
 /* The last part of a path that says something, never a folder of the user's machine. */
 static zoe_status bare_name(zoe_context *ctx, char **name, const char *path)
 {
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/')
-        end--;
-    size_t begin = end;
-    while (begin > 0 && path[begin - 1] != '/')
-        begin--;
-    const size_t n = end - begin;
-    const char *last = path + begin;
+    size_t n;
+    const char *last = zoe_path_last(path, &n);
     if (n == 0 || (n <= 2 && strspn(last, ".") >= n)) { /* "", ".", ".." */
         char *real = realpath(path, NULL);
         const zoe_status status = zoe_strdup(ctx, name, real ? zoe_path_name(real) : "");

@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
+#include "base/file.h"
 #include "store/store.h"
 
 /* Words in names of LoRAs that are distilled to few steps without guidance. */
@@ -76,16 +77,12 @@ static void read_text(zoe_lora_hint *hint, const char *text)
     hint->low = hint->low || has_side(text, "low");
 }
 
-/* The name at the end of a path, which may end with '/'; folders before it are the user's own. */
+/* The name at the end of a path; folders before it are the user's own. */
 static const char *last_part(char *name, size_t room, const char *path)
 {
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/')
-        end--;
-    size_t begin = end;
-    while (begin > 0 && path[begin - 1] != '/')
-        begin--;
-    snprintf(name, room, "%.*s", (int)(end - begin < room ? end - begin : room - 1), path + begin);
+    size_t length;
+    const char *last = zoe_path_last(path, &length);
+    snprintf(name, room, "%.*s", (int)(length < room ? length : room - 1), last);
     return name;
 }
 
