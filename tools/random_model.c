@@ -22,7 +22,8 @@ typedef struct model {
     zoe_named_tensor *items;
     char (*names)[NAME];
     size_t n;
-    size_t most; /* elements of the largest tensor */
+    size_t most;            /* elements of the largest tensor */
+    uint16_t *small, *ones; /* what the values are taken from */
 } model;
 
 static void *take(size_t count, size_t size)
@@ -141,7 +142,8 @@ static void lay_out_umt5(model *m, const setting *s)
 static void fill(model *m)
 {
     const size_t room = m->most + 64 * TENSORS, longest = 1u << 20;
-    uint16_t *small = take(room, sizeof *small), *ones = take(longest, sizeof *ones);
+    uint16_t *small = m->small = take(room, sizeof *small);
+    uint16_t *ones = m->ones = take(longest, sizeof *ones);
     uint64_t x = 1;
     for (size_t i = 0; i < room; i++) {
         x = x * 6364136223846793005u + 1442695040888963407u;
@@ -191,9 +193,14 @@ int main(int argc, char **argv)
         lay_out_umt5(&m, umt5);
     fill(&m);
     zoe_context *ctx = zoe_context_new(1);
-    if (!ctx || zoe_safetensors_write(ctx, argv[2], m.items, m.n, NULL, 0) != ZOE_OK) {
+    const bool written =
+        ctx && zoe_safetensors_write(ctx, argv[2], m.items, m.n, NULL, 0) == ZOE_OK;
+    if (!written)
         fprintf(stderr, "random_model: %s\n", ctx ? zoe_context_message(ctx) : "no memory");
-        return 1;
-    }
-    return 0;
+    zoe_context_free(ctx);
+    free(m.ones);
+    free(m.small);
+    free(m.names);
+    free(m.items);
+    return written ? 0 : 1;
 }
