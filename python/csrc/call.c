@@ -290,15 +290,25 @@ int zoe_call_choice(zoe_call *call, size_t index, int last)
     return (int)value;
 }
 
-zoe_dtype zoe_call_dtype(zoe_call *call, size_t index, zoe_dtype otherwise)
+zoe_dtype zoe_call_any_dtype(zoe_call *call, size_t index, zoe_dtype otherwise)
 {
     const argument *a = argument_at(call, index);
     if (!a->given)
         return otherwise;
     const zoe_dtype dtype = dtype_of((int32_t)a->value);
-    if (dtype != ZOE_F32 && dtype != ZOE_F16 && dtype != ZOE_BF16)
+    if (dtype == ZOE_NONE)
+        zoe_call_fail(call, "%s: argument %zu is a type that no operator takes", call->op->name,
+                      index + 1);
+    return dtype;
+}
+
+zoe_dtype zoe_call_dtype(zoe_call *call, size_t index, zoe_dtype otherwise)
+{
+    const zoe_dtype dtype = zoe_call_any_dtype(call, index, otherwise);
+    if (argument_at(call, index)->given && dtype != ZOE_F32 && dtype != ZOE_F16 &&
+        dtype != ZOE_BF16)
         zoe_call_fail(call, "%s: argument %zu is %s, wanted f32, f16 or bf16", call->op->name,
-                      index + 1, dtype == ZOE_NONE ? "another type" : zoe_dtype_name(dtype));
+                      index + 1, zoe_dtype_name(dtype));
     return dtype;
 }
 

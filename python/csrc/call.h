@@ -54,8 +54,10 @@ bool zoe_call_flag(const zoe_call *call, size_t index);
 size_t zoe_call_count(zoe_call *call, size_t index);
 /* A number from 0 to last: one of an enumeration. */
 int zoe_call_choice(zoe_call *call, size_t index, int last);
-/* A type; `otherwise` if it was not given. */
+/* A type of floating numbers; `otherwise` if it was not given. */
 zoe_dtype zoe_call_dtype(zoe_call *call, size_t index, zoe_dtype otherwise);
+/* Any type that a tensor here may have. */
+zoe_dtype zoe_call_any_dtype(zoe_call *call, size_t index, zoe_dtype otherwise);
 
 /* The next result: a new dense tensor. */
 zoe_tensor zoe_call_new(zoe_call *call, zoe_dtype dtype, int rank, const size_t *shape);

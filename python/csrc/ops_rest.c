@@ -106,11 +106,10 @@ static void linear_int8(zoe_call *call)
     if (a.x.rank != 2 || w.rank != 2)
         zoe_call_fail(call, "linear_int8: x has rank %d and w rank %d, wanted 2", a.x.rank, w.rank);
     const size_t shape[] = {a.x.shape[0], w.shape[0]};
-    a.y = zoe_call_new(call, zoe_call_dtype(call, 7, ZOE_F32), 2, shape);
+    a.y = zoe_call_new(call, zoe_call_any_dtype(call, 7, ZOE_F32), 2, shape);
     zoe_context *ctx = zoe_call_context(call);
     const zoe_workspace work = zoe_call_workspace(
-        call,
-        zoe_linear_int8_workspace_of(ctx, shape[0], shape[1], w.shape[1], a.x.dtype, 0));
+        call, zoe_linear_int8_workspace_of(ctx, shape[0], shape[1], w.shape[1], a.x.dtype, 0));
     zoe_int8_weights *weights;
     zoe_status status = zoe_int8_weights_new(ctx, &weights, w, 0);
     if (status == ZOE_OK) {
