@@ -20,6 +20,7 @@ why() {
 command -v ip >/dev/null || skip "two hosts need ip (Debian: iproute2)"
 trap clean EXIT
 ip netns add "$a" 2>refused && ip netns add "$b" 2>>refused || why "network namespaces"
+ip netns exec "$a" true 2>refused || why "to enter network namespaces" # not in a chroot
 ip link add zoe0 netns "$a" type veth peer name zoe0 netns "$b" 2>refused || why "virtual interfaces"
 unshare --uts true 2>refused || why "host names of their own"
 ip -n "$a" address add 10.77.0.1/24 dev zoe0
