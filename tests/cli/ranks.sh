@@ -68,7 +68,9 @@ TEXT
         code=$?
         [ $code -ne 0 ] && [ $code -ne 124 ] || bad "exit code $code"
         [ $HOW = leave ] && what='rank 0 has ended' || what='/nowhere is not there'
-        expect_equal "sentences" "$(grep -c "^zoe: .*$what" stderr)" 1
+        sentences=$(grep -c "^zoe: .*$what" stderr)
+        # A launcher may end the rank that would say it, once another has ended.
+        [ $HOW = leave ] && [ "$sentences" -eq 0 ] || expect_equal "sentences" "$sentences" 1
         expect_no_files r.mp4
     done
 }
@@ -89,6 +91,7 @@ try_all() {
     expect_same one.mp4 r.mp4
     expect_equal "first lines" "$(grep -c '"event":"begin"' stderr)" 1
     expect_equal "last lines" "$(grep -c '"event":"done"' stderr)" 1
+    grep '^{' stderr >events && mv events stderr # the launcher's libraries may say something too
     expect_equal "the plan" "$("$TOOL" get stderr plan ranks) $("$TOOL" get stderr plan cfg_ranks) \
 $("$TOOL" get stderr plan ulysses) $("$TOOL" get stderr plan ring) $("$TOOL" get stderr plan vae_ranks)" "4 2 2 1 3"
     for pid in 0 1 2 3; do

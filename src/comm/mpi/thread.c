@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "comm/mpi/world.h"
 
@@ -204,6 +205,26 @@ static void linger(zoe_mpi_world *w)
         MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
 }
 
+/* Leaves MPI, all ranks having said their last word. MPICH over UCX hangs in its own end when ranks
+ * come to it one after the other: those that are through with closing their connections do not answer
+ * those that still are at it. There mpiexec is told, on the socket that it has opened for this process,
+ * that the rank has come to its end; the system closes the connections.
+ * Source: src/pmi/simple of MPICH. */
+static void leave(void)
+{
+#ifdef MPICH_VERSION
+    static const char word[] = "cmd=finalize\n";
+    const char *fd = getenv("PMI_FD");
+    if (fd && !getenv("SLURM_STEP_NUM_TASKS") && atoi(fd) > 0) {
+        char answer[64];
+        if (write(atoi(fd), word, sizeof word - 1) == (ssize_t)sizeof word - 1)
+            (void)!read(atoi(fd), answer, sizeof answer);
+        return;
+    }
+#endif
+    MPI_Finalize();
+}
+
 void *zoe_mpi_run(void *world)
 {
     zoe_mpi_world *w = world;
@@ -223,7 +244,7 @@ void *zoe_mpi_run(void *world)
             linger(w);
         } else {
             zoe_mpi_control_close(w);
-            MPI_Finalize();
+            leave();
         }
     }
     enter(w, ZOE_MPI_ENDED);
