@@ -47,11 +47,6 @@ static const char *const words[] = {"ops", "step", "vae", "text", NULL};
 static zoe_status (*const parts[])(bench *) = {zoe_bench_ops, zoe_bench_step, zoe_bench_vae,
                                                zoe_bench_text};
 
-static int refuse(const char *text)
-{
-    return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", text);
-}
-
 /* "1,2" into list; 0: it is no such text. */
 static size_t read_threads(int *list, const char *text)
 {
@@ -161,14 +156,11 @@ static int measure(int argc, char **argv, zoe_comm *comm)
     static zoe_options found;
     bench_request request = {0};
     size_t part = 0;
-    if (!zoe_options_parse(&found, &request, rows, ROWS, argc, argv, 1, "zoe bench"))
-        return refuse(found.mistake);
-    if (request.help) {
-        zoe_command_help(&zoe_bench_command);
-        return ZOE_EXIT_DONE;
-    }
+    int code;
+    if (!zoe_command_read(&zoe_bench_command, &found, &request, &request.help, argc, argv, &code))
+        return code;
     if (request.json && request.table)
-        return refuse("--json and --table: one form at a time");
+        return zoe_refuse_line("--json and --table: one form at a time");
     while (found.operands == 1 && words[part] && strcmp(found.operand[0], words[part]) != 0)
         part++;
     if (found.operands > 1 || !words[part])
@@ -176,9 +168,9 @@ static int measure(int argc, char **argv, zoe_comm *comm)
                           "%s: wanted is one of ops, step, vae and text",
                           found.operand[found.operands - 1]);
     if (comm && parts[part] != zoe_bench_step)
-        return refuse("of several ranks, step alone is measured: zoe bench step");
+        return zoe_refuse_line("of several ranks, step alone is measured: zoe bench step");
     if (comm && request.n_compare > 0)
-        return refuse("--compare: peers run on one rank");
+        return zoe_refuse_line("--compare: peers run on one rank");
     return run_request(&request, part, comm);
 }
 

@@ -46,20 +46,17 @@ static const zoe_option rows[] = {
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
-static int refuse(const char *text)
-{
-    return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", text);
-}
-
 static int check_line(const zoe_calibration *c)
 {
     const zoe_named_path paths[] = {
         {"--out", c->out}, {"--csv", c->csv}, {"--prompts", c->prompts}};
     if (c->n_request == 0)
-        return refuse("the request is missing: after --, the options of zoe generate, as in "
-                      "zoe calibrate --out FILE -- --model DIR --image FILE --prompt TEXT");
+        return zoe_refuse_line(
+            "the request is missing: after --, the options of zoe generate, as in "
+            "zoe calibrate --out FILE -- --model DIR --image FILE --prompt TEXT");
     if (!c->out)
-        return refuse("--out is missing: the file for the calibration, such as calibration.yaml");
+        return zoe_refuse_line(
+            "--out is missing: the file for the calibration, such as calibration.yaml");
     return zoe_check_paths(paths, 2, sizeof paths / sizeof paths[0]);
 }
 
@@ -125,15 +122,12 @@ static int run(int argc, char **argv)
     static zoe_options found; /* the request stays in it */
     static zoe_calibration c;
     c = (zoe_calibration){.seeds = 1, .skip = 0.5};
-    if (!zoe_options_parse(&found, &c, rows, ROWS, argc, argv, 1, "zoe calibrate"))
-        return refuse(found.mistake);
-    if (c.help) {
-        zoe_command_help(&zoe_calibrate_command);
-        return ZOE_EXIT_DONE;
-    }
+    int code;
+    if (!zoe_command_read(&zoe_calibrate_command, &found, &c, &c.help, argc, argv, &code))
+        return code;
     c.request = found.operand;
     c.n_request = found.operands;
-    const int code = check_line(&c);
+    code = check_line(&c);
     return code == ZOE_EXIT_DONE ? run_request(&c) : code;
 }
 

@@ -219,28 +219,20 @@ static int run_request(const compare_request *request)
     return code;
 }
 
-static int refuse(const char *text)
-{
-    return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", text);
-}
-
 static int run(int argc, char **argv)
 {
     zoe_options found;
     compare_request request = {.min_psnr = -1.0};
-    if (!zoe_options_parse(&found, &request, rows, ROWS, argc, argv, 1, "zoe compare"))
-        return refuse(found.mistake);
-    if (request.help) {
-        zoe_command_help(&zoe_compare_command);
-        return ZOE_EXIT_DONE;
-    }
+    int code;
+    if (!zoe_command_read(&zoe_compare_command, &found, &request, &request.help, argc, argv, &code))
+        return code;
     if (found.operands > 2)
         return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
                           "%s: one argument too many; two things can be compared",
                           found.operand[2]);
     if (found.operands < 2 || !*found.operand[0] || !*found.operand[1])
-        return refuse("two videos, pictures, folders of pictures or latents are wanted: "
-                      "zoe compare A B");
+        return zoe_refuse_line("two videos, pictures, folders of pictures or latents are wanted: "
+                               "zoe compare A B");
     for (int i = 0; i < 2; i++)
         request.path[i] = strcmp(found.operand[i], "-") == 0 ? "/dev/stdin" : found.operand[i];
     return run_request(&request);

@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "message.h"
+#include "session.h"
 
 /* What completes the value of an option. */
 typedef enum value_kind {
@@ -344,13 +345,10 @@ static int run(int argc, char **argv)
     static void (*const print[])(void) = {print_bash, print_zsh, print_fish};
     completion_request request = {0};
     zoe_options found;
-    const size_t n = sizeof rows / sizeof rows[0];
-    if (!zoe_options_parse(&found, &request, rows, n, argc, argv, 1, "zoe completion"))
-        return zoe_refuse(ZOE_EXIT_USAGE, "INVALID", "%s", found.mistake);
-    if (request.help) {
-        zoe_command_help(&zoe_completion_command);
-        return ZOE_EXIT_DONE;
-    }
+    int code;
+    if (!zoe_command_read(&zoe_completion_command, &found, &request, &request.help, argc, argv,
+                          &code))
+        return code;
     for (size_t i = 0; found.operands == 1 && shells[i]; i++)
         if (strcmp(found.operand[0], shells[i]) == 0) {
             print[i]();

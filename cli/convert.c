@@ -69,26 +69,19 @@ static int run_request(const convert_request *request)
     return code;
 }
 
-static int refuse(const char *text)
-{
-    return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", text);
-}
-
 static int run(int argc, char **argv)
 {
     zoe_options found;
     convert_request request = {.type = -1};
-    if (!zoe_options_parse(&found, &request, rows, ROWS, argc, argv, 1, "zoe convert"))
-        return refuse(found.mistake);
-    if (request.help) {
-        zoe_command_help(&zoe_convert_command);
-        return ZOE_EXIT_DONE;
-    }
+    int code;
+    if (!zoe_command_read(&zoe_convert_command, &found, &request, &request.help, argc, argv, &code))
+        return code;
     if (found.operands != 2 || !*found.operand[0] || !*found.operand[1])
-        return refuse("a checkpoint and the name of the new file are wanted: "
-                      "zoe convert IN OUT --type q8_0");
+        return zoe_refuse_line("a checkpoint and the name of the new file are wanted: "
+                               "zoe convert IN OUT --type q8_0");
     if (request.type < 0)
-        return refuse("--type is wanted: zoe convert IN OUT --type q8_0; see zoe convert --help");
+        return zoe_refuse_line(
+            "--type is wanted: zoe convert IN OUT --type q8_0; see zoe convert --help");
     request.from = found.operand[0];
     request.to = found.operand[1];
     if (zoe_file_exists(request.to))

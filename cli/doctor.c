@@ -22,6 +22,7 @@
 #include "machine.h"
 #include "media/media.h"
 #include "message.h"
+#include "session.h"
 
 typedef struct doctor_request {
     bool json, help;
@@ -457,12 +458,9 @@ static int run(int argc, char **argv)
 {
     zoe_options found;
     doctor_request request = {0};
-    if (!zoe_options_parse(&found, &request, rows, ROWS, argc, argv, 1, "zoe doctor"))
-        return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", found.mistake);
-    if (request.help) {
-        zoe_command_help(&zoe_doctor_command);
-        return ZOE_EXIT_DONE;
-    }
+    int code;
+    if (!zoe_command_read(&zoe_doctor_command, &found, &request, &request.help, argc, argv, &code))
+        return code;
     if (found.operands)
         return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
                           "%s: zoe doctor takes no arguments", found.operand[0]);
@@ -471,7 +469,7 @@ static int run(int argc, char **argv)
         return zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(ZOE_NOMEM), "memory ran out");
     doctor *d = calloc(1, sizeof *d);
     const zoe_status status = d ? examine(ctx, d) : ZOE_NOMEM;
-    const int code = status == ZOE_OK
+    code = status == ZOE_OK
                          ? answer(&request, d)
                          : zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(status), "memory ran out");
     free(d);

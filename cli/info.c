@@ -376,12 +376,9 @@ static int run(int argc, char **argv)
 {
     zoe_options found;
     info_request request = {0};
-    if (!zoe_options_parse(&found, &request, rows, ROWS, argc, argv, 1, "zoe info"))
-        return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", found.mistake);
-    if (request.help) {
-        zoe_command_help(&zoe_info_command);
-        return ZOE_EXIT_DONE;
-    }
+    int code;
+    if (!zoe_command_read(&zoe_info_command, &found, &request, &request.help, argc, argv, &code))
+        return code;
     if (found.operands != 1 || !*found.operand[0])
         return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s",
                           found.operands > 1

@@ -1,6 +1,9 @@
 /* Messages: wrapping, escaping, the line that updates, JSON lines. */
 #include "message.h"
 
+#include "commands.h"
+#include "zoetrope/status.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -233,6 +236,11 @@ int zoe_refuse(int exit_code, const char *status_name, const char *format, ...)
     }
     va_end(args);
     return exit_code;
+}
+
+int zoe_refuse_line(const char *text)
+{
+    return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", text);
 }
 
 size_t zoe_message_count(void)

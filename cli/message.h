@@ -22,6 +22,8 @@ void zoe_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "zoe: TEXT"; event "error" with the status name and the exit code. Returns exit_code. */
 int zoe_refuse(int exit_code, const char *status_name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same of what is wrong with the command line: ZOE_EXIT_USAGE. */
+int zoe_refuse_line(const char *text);
 
 /* This process is one of several ranks that share a terminal and a log: all but the first one (0) keep
  * everything to themselves; once the work has begun, they warn, with their number. */

@@ -44,11 +44,6 @@ static const zoe_option rows[] = {
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
-static int refuse(const char *text)
-{
-    return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", text);
-}
-
 /* ---- the request ---- */
 
 static void pass_over(void *user, size_t frame, const unsigned char *rgb, size_t width,
@@ -81,14 +76,14 @@ static int read_request(zoe_planning *plan, char **argv)
         return code;
     const char *single = zoe_request_single(line);
     if (line->help)
-        return refuse("--help: give it before the --, or ask zoe generate");
+        return zoe_refuse_line("--help: give it before the --, or ask zoe generate");
     if (single)
         return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
                           "--%s: a plan runs nothing; leave it out of the line, or of the file of "
                           "--config",
                           single);
     if (zoe_request_gave(line, "threads"))
-        return refuse("--threads: give --threads-per-rank, before the --");
+        return zoe_refuse_line("--threads: give --threads-per-rank, before the --");
     line->no_output = true;
     code = zoe_request_complete(plan->ctx, line, argc, argv);
     take_layout(plan);
@@ -300,8 +295,9 @@ static int check_line(const zoe_planning *plan)
             return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
                               "--ranks %g: a whole number is wanted", plan->ranks[i]);
     if (plan->n_request == 0)
-        return refuse("the request is missing: after --, the options of zoe generate, as in "
-                      "zoe plan --ranks 8 -- --model DIR --image FILE --prompt TEXT");
+        return zoe_refuse_line(
+            "the request is missing: after --, the options of zoe generate, as in "
+            "zoe plan --ranks 8 -- --model DIR --image FILE --prompt TEXT");
     return ZOE_EXIT_DONE;
 }
 
@@ -309,15 +305,12 @@ static int run(int argc, char **argv)
 {
     static zoe_options found; /* the request stays in it */
     zoe_planning plan = {.bandwidth = 10, .latency = 20};
-    if (!zoe_options_parse(&found, &plan, rows, ROWS, argc, argv, 1, "zoe plan"))
-        return refuse(found.mistake);
-    if (plan.help) {
-        zoe_command_help(&zoe_plan_command);
-        return ZOE_EXIT_DONE;
-    }
+    int code;
+    if (!zoe_command_read(&zoe_plan_command, &found, &plan, &plan.help, argc, argv, &code))
+        return code;
     plan.request = found.operand;
     plan.n_request = found.operands;
-    const int code = check_line(&plan);
+    code = check_line(&plan);
     return code == ZOE_EXIT_DONE ? run_request(&plan) : code;
 }
 

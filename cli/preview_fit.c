@@ -171,27 +171,20 @@ static int run_fit(const request *r, const zoe_options *found)
     return ctx ? zoe_session_end(ctx, fit_vae(ctx, r, found), true) : ZOE_EXIT_MEMORY;
 }
 
-static int refuse(const char *text)
-{
-    return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", text);
-}
-
 static int preview_fit_main(int argc, char **argv)
 {
     static zoe_options found;
     request r = {.width = 832, .height = 480};
-    if (!zoe_options_parse(&found, &r, rows, ROWS, argc, argv, 1, "zoe preview-fit"))
-        return refuse(found.mistake);
-    if (r.help) {
-        zoe_command_help(&zoe_preview_fit_command);
-        return ZOE_EXIT_DONE;
-    }
+    int code;
+    if (!zoe_command_read(&zoe_preview_fit_command, &found, &r, &r.help, argc, argv, &code))
+        return code;
     if (!r.model && !r.vae)
-        return refuse("--model or --vae is missing: the checkpoint, or its VAE alone");
+        return zoe_refuse_line("--model or --vae is missing: the checkpoint, or its VAE alone");
     if (!r.out)
-        return refuse("--out is missing: the file for the factors, such as preview.json");
+        return zoe_refuse_line("--out is missing: the file for the factors, such as preview.json");
     if (found.operands == 0)
-        return refuse("no pictures: a few that show all colours are wanted, a dozen is plenty");
+        return zoe_refuse_line(
+            "no pictures: a few that show all colours are wanted, a dozen is plenty");
     return run_fit(&r, &found);
 }
 

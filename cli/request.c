@@ -18,11 +18,6 @@
 
 static const char default_out[] = "zoe.mp4";
 
-static int refuse(const char *text)
-{
-    return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", text);
-}
-
 bool zoe_request_gave(const zoe_request *request, const char *option)
 {
     const zoe_command *command = &zoe_generate_command;
@@ -123,10 +118,12 @@ static int check_paths(const zoe_request *request)
 static int check_sources(const zoe_request *request)
 {
     if (request->resume && request->from)
-        return refuse("--resume and --from: a run goes on or is repeated; give one of them");
+        return zoe_refuse_line(
+            "--resume and --from: a run goes on or is repeated; give one of them");
     if (request->resume && zoe_request_gave(request, "checkpoint"))
-        return refuse("--resume and --checkpoint: a run that goes on keeps its state in the folder "
-                      "of --resume; leave --checkpoint out");
+        return zoe_refuse_line(
+            "--resume and --checkpoint: a run that goes on keeps its state in the folder "
+            "of --resume; leave --checkpoint out");
     return ZOE_EXIT_DONE;
 }
 
@@ -143,15 +140,17 @@ static int check_inputs(const zoe_request *request)
     const zoe_job_params *p = &request->job;
     const bool transformers = p->transformer || (p->high_noise && p->low_noise);
     if (p->transformer && (p->high_noise || p->low_noise))
-        return refuse("--transformer and --high-noise or --low-noise: a model has one transformer, "
-                      "or these two");
+        return zoe_refuse_line(
+            "--transformer and --high-noise or --low-noise: a model has one transformer, "
+            "or these two");
     if (p->model || (transformers && p->vae && p->text_encoder && p->tokenizer))
         return ZOE_EXIT_DONE;
     if (request->resume && !request->record)
         return refuse_resume(request);
-    return refuse("--model is missing: the folder of the checkpoint; without it all of "
-                  "--high-noise, --low-noise (or --transformer alone), --vae, --text-encoder and "
-                  "--tokenizer are wanted");
+    return zoe_refuse_line(
+        "--model is missing: the folder of the checkpoint; without it all of "
+        "--high-noise, --low-noise (or --transformer alone), --vae, --text-encoder and "
+        "--tokenizer are wanted");
 }
 
 /* ---- what the model says ---- */
@@ -233,7 +232,7 @@ static int suit_model(zoe_request *request, int argc, char **argv)
     if (!request->record) {
         request->job = suited;
         if (!read_line(request, argc, argv))
-            return refuse(request->found.mistake);
+            return zoe_refuse_line(request->found.mistake);
     }
     return check_model(request, &model);
 }
@@ -254,8 +253,9 @@ static int take_step_list(zoe_request *request)
                           "(--step-list none)",
                           p->steps, n);
     if (zoe_request_gave(request, "solver") && request->solver != ZOE_SOLVER_EULER)
-        return refuse("--solver: a step list goes with euler alone; leave --solver out, or the "
-                      "list (--step-list none)");
+        return zoe_refuse_line(
+            "--solver: a step list goes with euler alone; leave --solver out, or the "
+            "list (--step-list none)");
     p->steps = n;
     request->solver = ZOE_SOLVER_EULER;
     if (noted || zoe_request_gave(request, "guide-scale"))
@@ -270,8 +270,9 @@ static int choose_boundary(zoe_request *request)
 {
     const bool by_level = zoe_request_gave(request, "boundary");
     if (by_level && zoe_request_gave(request, "boundary-step"))
-        return refuse("--boundary and --boundary-step: experts change by the noise level or by the "
-                      "number of the step; give one of them");
+        return zoe_refuse_line(
+            "--boundary and --boundary-step: experts change by the noise level or by the "
+            "number of the step; give one of them");
     if (by_level) /* and a record may have said otherwise */
         request->job.boundary_step = ZOE_NO_BOUNDARY_STEP;
     return ZOE_EXIT_DONE;
@@ -299,7 +300,7 @@ static int choose_output(zoe_request *request)
             "--out",
             p->out);
     if (p->out && strcmp(p->out, "-") == 0 && !request->dry_run && isatty(STDOUT_FILENO))
-        return refuse(
+        return zoe_refuse_line(
             zoe_comm_launched() == 1
                 ? "--out -: standard output is a terminal; send it to a file or a program"
                 : "--out -: standard output is a terminal, as the mpirun of Open MPI gives "
@@ -430,7 +431,7 @@ static int read_config(zoe_request *request, int argc, char **argv)
     if (code != ZOE_EXIT_DONE)
         return code;
     if (!read_line(request, argc, argv))
-        return refuse(request->found.mistake);
+        return zoe_refuse_line(request->found.mistake);
     if (request->progress == ZOE_PROGRESS_JSON && !zoe_message_is_json())
         zoe_message_use_json();
     return check_paths(request);
@@ -444,7 +445,7 @@ int zoe_request_parse(zoe_request *request, int argc, char **argv)
     if (read ? request->progress == ZOE_PROGRESS_JSON && !request->help : asks_for_json(argc, argv))
         zoe_message_use_json();
     if (!read)
-        return refuse(request->found.mistake);
+        return zoe_refuse_line(request->found.mistake);
     if (request->help)
         return ZOE_EXIT_DONE;
     int code = check_paths(request);
@@ -467,7 +468,7 @@ int zoe_request_complete(zoe_context *ctx, zoe_request *request, int argc, char 
     if (code == ZOE_EXIT_DONE && (request->resume || request->from)) {
         code = zoe_request_recall(ctx, request);
         if (code == ZOE_EXIT_DONE && !read_line(request, argc, argv))
-            code = refuse(request->found.mistake);
+            code = zoe_refuse_line(request->found.mistake);
     }
     if (code == ZOE_EXIT_DONE)
         code = zoe_request_take_loras(request);

@@ -16,6 +16,21 @@ static void on_log(void *user, zoe_level level, const char *text)
         zoe_warn("%s", text);
 }
 
+bool zoe_command_read(const zoe_command *command, zoe_options *found, void *target,
+                      const bool *help, int argc, char **argv, int *code)
+{
+    char name[32];
+    snprintf(name, sizeof name, "zoe %s", command->name);
+    *code = ZOE_EXIT_DONE;
+    if (!zoe_options_parse(found, target, command->rows, command->n_rows, argc, argv, 1, name)) {
+        *code = zoe_refuse_line(found->mistake);
+        return false;
+    }
+    if (*help)
+        zoe_command_help(command);
+    return !*help;
+}
+
 zoe_context *zoe_session_begin(size_t threads)
 {
     zoe_context *ctx = zoe_context_new((int)threads);

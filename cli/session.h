@@ -6,7 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "commands.h"
 #include "zoetrope/status.h"
+
+/* Reads the line of a command into target, as its rows say. False after a mistake, which was told, or after
+ * --help, for which target has the flag *help: exit with *code. */
+bool zoe_command_read(const zoe_command *command, zoe_options *found, void *target,
+                      const bool *help, int argc, char **argv, int *code);
 
 /* threads 0: as many as the process may use. NULL after saying that memory ran out: exit with
  * ZOE_EXIT_MEMORY. */

@@ -83,19 +83,16 @@ static int run(int argc, char **argv)
 {
     static zoe_options found; /* the request stays in it */
     zoe_sweep sweep = {.repeats = 3};
-    if (!zoe_options_parse(&found, &sweep, rows, ROWS, argc, argv, 1, "zoe sweep"))
-        return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID), "%s", found.mistake);
-    if (sweep.help) {
-        zoe_command_help(&zoe_sweep_command);
-        return ZOE_EXIT_DONE;
-    }
+    int code;
+    if (!zoe_command_read(&zoe_sweep_command, &found, &sweep, &sweep.help, argc, argv, &code))
+        return code;
     sweep.request = found.operand;
     sweep.n_request = found.operands;
     if (found.operands == 0)
         return zoe_refuse(ZOE_EXIT_USAGE, zoe_status_name(ZOE_INVALID),
                           "the request is missing: after --, the options of zoe generate, as in "
                           "zoe sweep -- --model DIR --image FILE --prompt TEXT --seed 1");
-    const int code = check_paths(&sweep);
+    code = check_paths(&sweep);
     return code == ZOE_EXIT_DONE ? run_request(&sweep) : code;
 }
 
