@@ -288,7 +288,7 @@ static void a_rank_that_fails_ends_all(void **state)
                                    .dtype = ZOE_F32,
                                    .stepwise = form};
                 const zoe_fault fault = {.kind = kinds[kind], .rank = 4, .exchange = at};
-                rank_result results[6];
+                ranks_result results[6];
                 case_new(&c, 1.0f);
                 run_ranks(6, &fault, rank_attends, &c, results);
                 for (size_t i = 0; i < 6; i++) {
@@ -363,7 +363,7 @@ static zoe_status wrong_tokens(void *user, zoe_context *ctx, zoe_comm *comm)
 static void wrong_arguments_are_refused(void **state)
 {
     sequence_case c = {.tokens = 8, .N = 2, .D = 4, .dtype = ZOE_F32};
-    rank_result results[2];
+    ranks_result results[2];
     (void)state;
     case_new(&c, 1.0f);
     run_ranks(2, NULL, wrong_number, &c, results);
