@@ -2,7 +2,6 @@
 #include "launch.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -11,27 +10,13 @@
 #include "log.h"
 #include "message.h"
 
-/* A number that the launcher put into the environment; none: what it is without. */
-static size_t read_number(const char *const *names, size_t none)
-{
-    for (; *names; names++) {
-        const char *text = getenv(*names);
-        const size_t digits = text ? strspn(text, "0123456789") : 0;
-        if (digits > 0 && digits < 8)
-            return strtoul(text, NULL, 10); /* "2(x2)" of Slurm as well */
-    }
-    return none;
-}
-
 static const struct timespec soon = {.tv_nsec = 700000000}, shortly = {.tv_nsec = 200000000};
 
 void zoe_launch_hush(void)
 {
-    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_PROCID", NULL};
     if (zoe_comm_launched() == 1)
         return;
-    zoe_message_set_rank(read_number(ranks, 0));
+    zoe_message_set_rank(zoe_comm_launched_rank());
     if (zoe_message_rank() > 0)
         nanosleep(&soon, NULL);
 }

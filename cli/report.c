@@ -73,10 +73,10 @@ static void plan_json(const zoe_job_params *params, const zoe_plan *plan, int th
         zoe_json_size(key, plan->bytes[phase]);
     }
     zoe_json_size("peak_bytes", plan->peak);
-    zoe_json_size("text_layers", plan->text_stay.layers);
-    zoe_json_size("text_resident", plan->text_stay.resident);
-    zoe_json_size("layers", plan->steps_stay.layers);
-    zoe_json_size("resident", plan->steps_stay.resident);
+    zoe_json_size("text_layers", plan->text_residency.layers);
+    zoe_json_size("text_resident", plan->text_residency.resident);
+    zoe_json_size("layers", plan->steps_residency.layers);
+    zoe_json_size("resident", plan->steps_residency.resident);
     zoe_json_int("threads", threads);
     zoe_json_size("ranks", plan->ranks);
     zoe_json_size("cfg_ranks", plan->cfg_ranks);
@@ -135,7 +135,7 @@ static clause ranks_text(const zoe_plan *plan)
 }
 
 /* A line that says how a network that does not fit is run; "" if it does. */
-static clause stay_text(const zoe_stay *stay, const char *what)
+static clause stay_text(const zoe_residency *stay, const char *what)
 {
     clause c = {""};
     if (stay->resident < stay->layers)
@@ -168,8 +168,8 @@ static void plan_text(char *text, size_t room, const zoe_job_params *params, con
              bytes_text(plan->bytes[ZOE_PHASE_ENCODE]).text,
              bytes_text(plan->bytes[ZOE_PHASE_STEPS]).text,
              bytes_text(plan->bytes[ZOE_PHASE_DECODE]).text, bytes_text(plan->peak).text,
-             stay_text(&plan->text_stay, "text encoder").text,
-             stay_text(&plan->steps_stay, "transformer").text, (long long)plan->seed, threads,
+             stay_text(&plan->text_residency, "text encoder").text,
+             stay_text(&plan->steps_residency, "transformer").text, (long long)plan->seed, threads,
              threads == 1 ? "" : "s");
 }
 

@@ -270,9 +270,9 @@ zoe_status zoe_job_new(zoe_context *ctx, zoe_job **job, const zoe_job_params *pa
 
 /* The layers of a network, and how many of them stay in memory once they are there: if that is not all,
  * the others are streamed, read ahead of use and let go afterwards (docs/MEMORY.md). */
-typedef struct zoe_stay {
+typedef struct zoe_residency {
     size_t layers, resident;
-} zoe_stay;
+} zoe_residency;
 
 /* What a run will be and take. Bytes of a phase are those held at once in it: mapped weights and
  * work memory. */
@@ -287,7 +287,8 @@ typedef struct zoe_plan {
     size_t passes;                /* transformer passes of the whole run */
     size_t steps_done;            /* steps that the checkpoint has already */
     size_t bytes[ZOE_PHASE_COUNT];
-    zoe_stay text_stay, steps_stay; /* of the text encoder, and of the transformer at work */
+    zoe_residency text_residency,
+        steps_residency; /* of the text encoder, and of the transformer at work */
     bool
         pairs; /* each layer runs for both branches before the next, so that it is read once a step */
     size_t peak;  /* the most of all phases, with what lives through all of them */

@@ -43,6 +43,8 @@ int zoe_comm_threads(void);
 /* How many ranks a launcher has started, this process among them: 1 if there is none, 0 if it does not
  * tell. Loads nothing. */
 size_t zoe_comm_launched(void);
+/* The number that it has given to this process, as far as is known before zoe_comm_open. */
+size_t zoe_comm_launched_rank(void);
 /* Before this process ends because it could not join the others: MPICH's mpiexec takes one that has never
  * spoken to it for no part of the job, and would let those wait that are starting. */
 void zoe_comm_give_up(void);

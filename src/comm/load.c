@@ -177,6 +177,16 @@ size_t zoe_comm_launched(void)
     return how.by ? how.size : 1;
 }
 
+size_t zoe_comm_launched_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (getenv(names[i]))
+            return number_of(names[i]);
+    return 0;
+}
+
 /* The word of MPI_Abort, on the socket that mpiexec has opened for this process.
  * Source: src/pmi/simple of MPICH. */
 void zoe_comm_give_up(void)

@@ -269,6 +269,8 @@ zoe_status zoe_job_size(zoe_context *ctx, const zoe_job *job, size_t area, size_
 zoe_status zoe_picture_to_frame(zoe_context *ctx, float **frame, size_t H, size_t W,
                                 const zoe_picture *picture);
 
+/* Is the latent decoded? Also if no output is asked for, for zoe_job_params.frame. */
+bool zoe_job_makes_frames(const zoe_job_params *params);
 /* Whose step it is; ZOE_HIGH_NOISE without experts. */
 zoe_expert zoe_job_expert(const zoe_job *job, size_t step);
 /* Counts the steps of each expert and the passes of the run into job->plan. */

@@ -71,9 +71,9 @@ static size_t store_bytes(const zoe_store *store)
     return store ? zoe_store_bytes(store) : 0;
 }
 
-static bool makes_frames(const zoe_job *job)
+bool zoe_job_makes_frames(const zoe_job_params *p)
 {
-    return job->params.out || job->params.frames_out || !job->params.latents_out;
+    return p->out || p->frames_out || !(p->latents_out || p->changed);
 }
 
 /* What lives in every phase. */
@@ -241,7 +241,7 @@ static need count(const counter *c, extent e)
     n.work[ZOE_PHASE_ENCODE] =
         sum(fixed, sum(clip.weights, larger(encoding, towers ? clip.work : 0)));
     n.work[ZOE_PHASE_STEPS] = sum(sum(fixed, count_int8(job)), count_steps(c, f, h, w));
-    if (!makes_frames(job)) {
+    if (!zoe_job_makes_frames(&job->params)) {
         count_streaming(job, &n, f, h, w);
         leave_out_kept(&n, job);
         return n;
@@ -463,7 +463,8 @@ static size_t room_for_weights(const zoe_job *job)
 /* Chooses for a phase: everything stays if it fits, else as many of the layers as do, of which
  * `most_layers` are worth it. Returns the bytes of the weights that are then held at once. */
 static size_t choose(const zoe_job *job, const need *n, zoe_phase phase,
-                     size_t (*held)(const zoe_job *, size_t), size_t most_layers, zoe_stay *stay)
+                     size_t (*held)(const zoe_job *, size_t), size_t most_layers,
+                     zoe_residency *stay)
 {
     const size_t room = room_for_weights(job), streaming = n->streaming[phase];
     stay->resident = stay->layers;
@@ -483,8 +484,8 @@ static bool is_beyond(const need *n, zoe_phase phase)
     return sum(n->streaming[phase], n->weights[phase]) > zoe_memory_bytes();
 }
 
-static void tell_stay(zoe_context *ctx, const zoe_job *job, zoe_phase phase, const zoe_stay *stay,
-                      const char *what)
+static void tell_stay(zoe_context *ctx, const zoe_job *job, zoe_phase phase,
+                      const zoe_residency *stay, const char *what)
 {
     const bool pairs = phase == ZOE_PHASE_STEPS && job->plan.pairs;
     const bool twice = phase == ZOE_PHASE_STEPS && !pairs && !job->params.int8 &&
@@ -504,18 +505,18 @@ zoe_status zoe_plan_bytes(zoe_context *ctx, zoe_job *job, const zoe_vae *vae)
     zoe_plan *plan = &job->plan;
     const counter c = {.ctx = ctx, .job = job, .vae = vae};
     need n = count(&c, (extent){plan->frames, plan->height, plan->width});
-    plan->text_stay.layers = zoe_umt5_layers(job->umt5);
-    plan->steps_stay.layers = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE])->layers;
+    plan->text_residency.layers = zoe_umt5_layers(job->umt5);
+    plan->steps_residency.layers = zoe_wan_dims_of(job->wan[ZOE_HIGH_NOISE])->layers;
     const size_t once = job->params.int8 ? 0 : SIZE_MAX; /* int8 weights are made in one reading */
     const size_t held[ZOE_PHASE_COUNT] = {
         [ZOE_PHASE_TEXT] =
-            choose(job, &n, ZOE_PHASE_TEXT, count_streamed_text, SIZE_MAX, &plan->text_stay),
+            choose(job, &n, ZOE_PHASE_TEXT, count_streamed_text, SIZE_MAX, &plan->text_residency),
         [ZOE_PHASE_ENCODE] = n.weights[ZOE_PHASE_ENCODE],
         [ZOE_PHASE_STEPS] =
-            choose(job, &n, ZOE_PHASE_STEPS, count_streamed, once, &plan->steps_stay),
+            choose(job, &n, ZOE_PHASE_STEPS, count_streamed, once, &plan->steps_residency),
         [ZOE_PHASE_DECODE] = n.weights[ZOE_PHASE_DECODE],
     };
-    const bool streams = plan->steps_stay.resident < plan->steps_stay.layers;
+    const bool streams = plan->steps_residency.resident < plan->steps_residency.layers;
     plan->pairs = streams && runs_pairs(job);
     job->forget = is_beyond(&n, ZOE_PHASE_TEXT) || is_beyond(&n, ZOE_PHASE_STEPS);
     for (size_t i = 0; i < ZOE_PHASE_COUNT; i++) {
@@ -524,7 +525,7 @@ zoe_status zoe_plan_bytes(zoe_context *ctx, zoe_job *job, const zoe_vae *vae)
         plan->peak = larger(plan->peak, plan->bytes[i]);
     }
     TRY(check_memory(ctx, &c, &n));
-    tell_stay(ctx, job, ZOE_PHASE_TEXT, &plan->text_stay, "text encoder");
-    tell_stay(ctx, job, ZOE_PHASE_STEPS, &plan->steps_stay, "transformer");
+    tell_stay(ctx, job, ZOE_PHASE_TEXT, &plan->text_residency, "text encoder");
+    tell_stay(ctx, job, ZOE_PHASE_STEPS, &plan->steps_residency, "transformer");
     return ZOE_OK;
 }

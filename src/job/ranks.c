@@ -114,20 +114,6 @@ static split choose(const zoe_job *job)
 
 /* ---- groups ---- */
 
-/* `count` ranks from `first` on, `step` apart. */
-static zoe_status group(zoe_context *ctx, zoe_job *job, zoe_comm **g, size_t first, size_t step,
-                        size_t count)
-{
-    void *p;
-    TRY(zoe_alloc(ctx, &p, count, sizeof(size_t), "ranks"));
-    size_t *list = p;
-    for (size_t i = 0; i < count; i++)
-        list[i] = first + i * step;
-    const zoe_status status = zoe_comm_group(ctx, g, job->ranks.all, list, count);
-    zoe_free(p);
-    return status;
-}
-
 /* rank = token + tokens * branch */
 static zoe_status make_groups(zoe_context *ctx, zoe_job *job)
 {
@@ -135,8 +121,8 @@ static zoe_status make_groups(zoe_context *ctx, zoe_job *job)
     const size_t tokens = r->ulysses * r->ring;
     r->branch = r->rank / tokens;
     r->token = r->rank % tokens;
-    TRY(group(ctx, job, &r->cfg_group, r->token, tokens, r->cfg));
-    TRY(group(ctx, job, &r->token_group, r->branch * tokens, 1, tokens));
+    TRY(zoe_comm_group_every(ctx, &r->cfg_group, r->all, tokens, r->cfg));
+    TRY(zoe_comm_group_every(ctx, &r->token_group, r->all, 1, tokens));
     TRY(zoe_sequence_new(ctx, &r->sequence, r->token_group, r->ulysses, r->ring,
                          job->params.ring_steps));
     return ZOE_OK;
@@ -292,11 +278,10 @@ static zoe_status fill_card(zoe_context *ctx, zoe_job *job, card *c)
     TRY(zoe_sources_identity(ctx, job, c->identity));
     const zoe_job_params *p = &job->params;
     const zoe_ranks *r = &job->ranks;
-    const bool frames = p->out || p->frames_out || !p->latents_out; /* as zoe_job_run has it */
     snprintf(c->isa, sizeof c->isa, "%s", zoe_isa_name(zoe_cpu_isa()));
     snprintf(c->ways, sizeof c->ways, "%zu %zu %zu %zu %d %d %d %d %d", r->cfg, r->ulysses, r->ring,
-             r->vae, p->ring_steps, p->shard_weights, frames, p->checkpoint != NULL,
-             p->trace != NULL);
+             r->vae, p->ring_steps, p->shard_weights, zoe_job_makes_frames(p),
+             p->checkpoint != NULL, p->trace != NULL);
     memcpy(c->weights, job->sources.weights, sizeof c->weights);
     memcpy(c->pictures[ZOE_FIRST], job->sources.image, ZOE_DIGEST_TEXT);
     memcpy(c->pictures[ZOE_LAST], job->sources.last_image, ZOE_DIGEST_TEXT);

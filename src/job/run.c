@@ -42,12 +42,12 @@ static zoe_status take_floats(zoe_context *ctx, float **values, size_t count, co
 /* ---- text: ids to context, for both branches ---- */
 
 /* What the plan chose for the weights of a network. */
-static zoe_stream_plan stream_plan(const zoe_job *job, const zoe_stay *stay)
+static zoe_stream_plan stream_plan(const zoe_job *job, const zoe_residency *stay)
 {
     return (zoe_stream_plan){.resident = stay->resident, .forget = job->forget};
 }
 
-static bool is_streamed(const zoe_stay *stay)
+static bool is_streamed(const zoe_residency *stay)
 {
     return stay->resident < stay->layers;
 }
@@ -60,9 +60,9 @@ static zoe_status encode_text(zoe_context *ctx, zoe_job *job)
     size_t mine = 0;
     zoe_job_progress(job, ZOE_PHASE_TEXT, 0, ZOE_BRANCHES);
     TRY(zoe_store_check(ctx, job->text_store));
-    if (is_streamed(&job->plan.text_stay))
+    if (is_streamed(&job->plan.text_residency))
         TRY(zoe_umt5_stream(ctx, job->umt5, job->text_store,
-                            stream_plan(job, &job->plan.text_stay)));
+                            stream_plan(job, &job->plan.text_residency)));
     for (size_t b = 0; b < ZOE_BRANCHES; b++) {
         const size_t n = job->id_count[b];
         if (zoe_ranks_of_text(job, b) != job->ranks.rank)
@@ -209,9 +209,9 @@ static zoe_status engage(zoe_context *ctx, const zoe_job *job, steps *s, zoe_exp
     if (job->params.shard_weights)
         TRY(zoe_wan_shard(ctx, job->wan[expert], job->expert_store[expert],
                           zoe_ranks_of_weights(job)));
-    else if (is_streamed(&job->plan.steps_stay))
+    else if (is_streamed(&job->plan.steps_residency))
         TRY(zoe_wan_stream(ctx, job->wan[expert], job->expert_store[expert],
-                           stream_plan(job, &job->plan.steps_stay)));
+                           stream_plan(job, &job->plan.steps_residency)));
     TRY(make_texts(ctx, job, s, branches));
     if (!job->params.int8)
         return ZOE_OK;
@@ -434,9 +434,8 @@ done:
 static zoe_status write_outputs(zoe_context *ctx, zoe_job *job)
 {
     const zoe_job_params *p = &job->params;
-    const bool others = p->latents_out || p->changed;
     zoe_status status = ZOE_OK;
-    if (p->out || p->frames_out || !others)
+    if (zoe_job_makes_frames(p))
         status = decode_frames(ctx, job);
     if (!job->params.latents_out || zoe_cancelled(ctx) || !zoe_ranks_first(job))
         return status;
