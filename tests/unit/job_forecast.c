@@ -56,7 +56,7 @@ static zoe_status attach_meter(zoe_context *ctx, zoe_job *job, size_t rank)
 static zoe_forecast *foresee(zoe_context *ctx, zoe_job **job, const case_job *j)
 {
     zoe_job_params p = j->params;
-    zoe_forecast *forecast;
+    zoe_forecast *forecast = NULL;
     p.cfg_ranks = p.ulysses = p.ring = p.vae_ranks = 0;
     p.memory = ZOE_JOB_ENDLESS;
     p.frame = pass_over;
