@@ -470,8 +470,8 @@ static int run(int argc, char **argv)
     doctor *d = calloc(1, sizeof *d);
     const zoe_status status = d ? examine(ctx, d) : ZOE_NOMEM;
     code = status == ZOE_OK
-                         ? answer(&request, d)
-                         : zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(status), "memory ran out");
+               ? answer(&request, d)
+               : zoe_refuse(ZOE_EXIT_MEMORY, zoe_status_name(status), "memory ran out");
     free(d);
     zoe_context_free(ctx);
     return code;
