@@ -62,17 +62,6 @@ def seed():
 # ---- the snippets, against f64 ----
 
 
-def mostly(found, reference, ulps, worst, near=None):
-    """Within so many units in the last place (of `near`, if given), but for 0.5 % of elements within the worst."""
-    error = (found.double() - reference).abs() / ulp(reference if near is None else near, found.dtype)
-    assert (error > ulps).sum() <= 0.005 * error.numel() and (error <= worst).all(), error.max()
-
-
-def close_rstd(found, reference):
-    """Four roundings (mean, sum with epsilon, root, quotient) are 3 units at worst, just below powers of two."""
-    mostly(found, reference, 2, 3)
-
-
 @pytest.mark.parametrize("dtype", [f32, f16, bf16])
 def test_snippet_rms_norm(dtype):
     x, weight = values(2, 65, 512, dtype=dtype), values(512, dtype=dtype)
@@ -80,8 +69,8 @@ def test_snippet_rms_norm(dtype):
     rstd = torch_npu.npu_rms_norm(x, weight)[1]
     s = (x.double().square().mean(-1, keepdim=True) + 1e-6).rsqrt()
     want = x.double() * s * weight.double()
-    mostly(y, want, *((3, 4) if dtype is f32 else (1, 1)))
-    close_rstd(rstd, s)
+    close(y, want, 3 if dtype is f32 else 1)
+    close(rstd, s, 2)
     assert y.dtype is dtype and rstd.dtype is f32 and rstd.shape == (2, 65, 1)
     if dtype is not f32:
         assert (y == want.to(dtype)).float().mean() >= 0.999
@@ -121,11 +110,11 @@ def test_snippet_rotary_of_each_sample(dtype):
 @pytest.mark.parametrize("dtype", [f32, bf16])
 def test_snippet_layer_norm_eval_as_modulation(dtype):
     x = values(2, 33, 256, dtype=dtype)
-    scale, shift = values(256) * 0.1, values(256)
-    y = torch_npu.npu_layer_norm_eval(x, [256], weight=1 + scale, bias=shift, eps=1e-6)
-    want = F.layer_norm(x.double(), (256,), eps=1e-6) * (1 + scale.double()) + shift.double()
-    near = want.abs().maximum(shift.double().abs()).maximum(2.0**-10 * (1 + scale.double()).abs())
-    mostly(y, want, *((4, 6) if dtype is f32 else (1, 1)), near)
+    weight, shift = 1 + values(256) * 0.1, values(256)
+    y = torch_npu.npu_layer_norm_eval(x, [256], weight=weight, bias=shift, eps=1e-6)
+    want = F.layer_norm(x.double(), (256,), eps=1e-6) * weight.double() + shift.double()
+    near = want.abs().maximum(shift.double().abs()).maximum(2.0**-10 * weight.double().abs())
+    close(y, want, 4 if dtype is f32 else 1, near=near)
     assert y.dtype is dtype
     if dtype is bf16:  # in the type of x, 1 + scale loses scales below 1/256
         tiny = torch.full((256,), 2.0**-9)
@@ -161,15 +150,15 @@ def test_norms_over_last_axes(shape, axes):
         return (x.double().square().mean(over, keepdim=True) + 1e-6).rsqrt()
 
     y, rstd = torch_npu.npu_rms_norm(x, gamma)
-    close(y, x.double() * rms(x) * gamma.double(), 4)
-    close_rstd(rstd, rms(x))
+    close(y, x.double() * rms(x) * gamma.double(), 3)
+    close(rstd, rms(x), 2)
     gemma, rstd = torch_npu.npu_gemma_rms_norm(x, gamma)
-    close(gemma, x.double() * rms(x) * (1 + gamma.double()), 5)
-    close_rstd(rstd, rms(x))
+    close(gemma, x.double() * rms(x) * (1 + gamma.double()), 4)
+    close(rstd, rms(x), 2)
     y, rstd, total = torch_npu.npu_add_rms_norm(x, h, gamma)
     assert torch.equal(total, x + h)
-    close(y, total.double() * rms(total) * gamma.double(), 4)
-    close_rstd(rstd, rms(total))
+    close(y, total.double() * rms(total) * gamma.double(), 3)
+    close(rstd, rms(total), 2)
     both = [x.clone(), h.clone()]
     assert torch.equal(torch_npu.npu_add_rms_norm_v2(*both, gamma), rstd)
     assert torch.equal(both[0], y) and torch.equal(both[1], total)
@@ -183,7 +172,7 @@ def test_add_rms_norm_rounds_the_sum(dtype):
     wide, y, rstd, total = torch_npu.npu_add_rms_norm_cast(x, h, gamma, 1e-5)
     s = (total.double().square().mean(-1, keepdim=True) + 1e-5).rsqrt()
     assert torch.equal(total, x + h) and torch.equal(y, wide.to(dtype)) and wide.dtype is f32
-    close(wide, total.double() * s * gamma.double(), 4)
+    close(wide, total.double() * s * gamma.double(), 3)
     assert all(torch.equal(a, b) for a, b in zip(torch_npu.npu_add_rms_norm(x, h, gamma, 1e-5), (y, rstd, total)))
     gamma32 = values(96)
     close(torch_npu.npu_rms_norm(x, gamma32)[0],

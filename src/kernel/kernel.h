@@ -212,13 +212,15 @@ typedef void zoe_kernel_layer_sums(double sums[2], const void *x, float shift, s
 typedef struct zoe_layer_row {
     void *y;
     const void *x;
-    float mean, rstd, offset;
+    float mean, rstd, rest, offset;
     const void *ahead[2];
 } zoe_layer_row;
 /* How zoe_kernel_layer_apply turns x into y. */
 typedef struct zoe_layer_form {
     float mean, rstd;
+    float rest;   /* what rstd lacks of the exact value, not negative */
     float offset; /* minus what `mean` lacks of the mean, times rstd */
+    bool exact;   /* of results in f32: v is rounded once; half types would not show it */
     const float *weight,
         *bias;   /* both or none; NaN among them is the one of zoe_kernel_layer_weight */
     bool stream; /* y is written past the caches, if it is aligned to 64 bytes */
@@ -236,15 +238,28 @@ static inline zoe_layer_form zoe_layer_form_of_other(const zoe_layer_form *f)
     zoe_layer_form g = *f;
     g.mean = f->other->mean;
     g.rstd = f->other->rstd;
+    g.rest = f->other->rest;
     g.offset = f->other->offset;
     g.other = NULL;
     for (int j = 0; j < 2; j++)
         g.ahead[j] = f->other->ahead[j];
     return g;
 }
-/* v = (x[i] - mean) * rstd + offset, rounded twice (offset is added in the second); y[i] = v *
- * weight[i] + bias[i], rounded to f32 after each step, then to the type of y. y may be x if of its
- * type. */
+/* The exact v of x, rounded once but for parts of 2^-24 of a unit in its last place: what x - mean loses is
+ * found and added. An infinite x or rstd gives what the plain form gives, or NaN; zeros keep their
+ * signs where mean is 0 and offset -0. Guests do the same steps. */
+static inline float zoe_layer_value(float x, const zoe_layer_form *f)
+{
+    const float settled = isfinite(f->rstd) ? f->rstd : 0.0f;
+    const float d = x - f->mean, mean = x - d, back = d + mean;
+    float low = fmaf(d, f->rest, f->offset);
+    low = fmaf(-(f->mean - mean), settled, low);
+    low = fmaf(-(back - x), settled, low);
+    return fmaf(d, f->rstd, low);
+}
+/* v = (x[i] - mean) * (rstd + rest) + offset, rounded as d = x[i] - mean, fma(d, rstd + rest, offset);
+ * if `exact` and y is f32, by zoe_layer_value. y[i] = v * weight[i] + bias[i], rounded to f32 after each
+ * step, then to the type of y. y may be x if of its type. */
 typedef void zoe_kernel_layer_apply(void *y, const void *x, const zoe_layer_form *f, size_t n);
 /* y[i] = x[i] + gate[i] * h[i], rounded to f32 after each step, then to the type of y and x, which is
  * the first in the name; that of h is the second. gate: as weight above. y may be x. */

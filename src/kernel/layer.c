@@ -15,7 +15,9 @@ static void apply_of(void *y, zoe_dtype y_type, const void *x, zoe_dtype x_type,
                      const zoe_layer_form *f, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        float v = fmaf(zoe_load_f32(x, x_type, i) - f->mean, f->rstd, f->offset);
+        const float in = zoe_load_f32(x, x_type, i);
+        float v = f->exact && y_type == ZOE_F32 ? zoe_layer_value(in, f)
+                                                : fmaf(in - f->mean, f->rstd + f->rest, f->offset);
         if (f->weight)
             v = v * f->weight[i] + f->bias[i];
         zoe_store_f32(y, y_type, i, v);

@@ -188,8 +188,13 @@ static double try_layer_sums(bench *b, zoe_kernel_layer_sums *c, zoe_kernel_laye
 
 static double try_layer_apply(bench *b, zoe_kernel_layer_apply *c, zoe_kernel_layer_apply *g)
 {
-    const zoe_layer_form f = {
-        .mean = 0.3f, .rstd = 1.7f, .offset = 1e-9f, .weight = b->y, .bias = b->z};
+    const zoe_layer_form f = {.mean = 0.3f,
+                              .rstd = 1.7f,
+                              .rest = 3e-8f,
+                              .offset = 1e-9f,
+                              .exact = true,
+                              .weight = b->y,
+                              .bias = b->z};
     c(b->want, b->x, &f, N); /* bits of bf16 values: finite in every type that they are taken for */
     g(b->got, b->x, &f, N);
     return error_of(b, N / 2, 0.0);

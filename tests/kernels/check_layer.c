@@ -89,7 +89,8 @@ static void check_form(const char *name, zoe_kernel_layer_apply *c, zoe_kernel_l
     guarded weight = vector(n, round & 4), bias = vector(n, round & 4);
     guarded want = guarded_new(n * zoe_dtype_bytes(y_type)),
             got = guarded_new(n * zoe_dtype_bytes(y_type));
-    zoe_layer_form f = {.mean = 0.3f, .rstd = 1.7f, .offset = 1e-9f};
+    zoe_layer_form f = {
+        .mean = 0.3f, .rstd = 1.7f, .rest = 3e-8f, .offset = 1e-9f, .exact = round & 32};
     if (round & 16) { /* subnormal results */
         f.mean = 0.0f;
         f.rstd = 1e-38f;
@@ -112,6 +113,7 @@ static void check_form(const char *name, zoe_kernel_layer_apply *c, zoe_kernel_l
                                  .x = second.data,
                                  .mean = -0.2f,
                                  .rstd = 0.6f,
+                                 .rest = 1e-8f,
                                  .offset = 3e-9f,
                                  .ahead = {x.data, NULL}};
     const zoe_layer_form one = f;
@@ -141,14 +143,15 @@ void check_layer_apply(const char *name, zoe_kernel_layer_apply *c, zoe_kernel_l
 {
     (void)tolerance;
     for (size_t w = 0; w < WIDTHS; w++)
-        for (int round = 0; round < 32; round++)
+        for (int round = 0; round < 64; round++)
             check_form(name, c, g, widths[w], round);
-    for (int round = 0; round < 32; round++) /* aligned, so that streaming stores are in use */
+    for (int round = 0; round < 64; round++) /* aligned, so that streaming stores are in use */
         check_form(name, c, g, 1024, round);
     enum { N = 5120 };
     guarded x = typed(type_at(name, 1), N, false), y = guarded_new(N * 4);
     guarded weight = vector(N, false), bias = vector(N, false);
-    const zoe_layer_form f = {.mean = 0.3f, .rstd = 1.7f, .weight = weight.data, .bias = bias.data};
+    const zoe_layer_form f = {
+        .mean = 0.3f, .rstd = 1.7f, .exact = true, .weight = weight.data, .bias = bias.data};
     BENCH(N, c, g, y.data, x.data, &f, N);
     guarded_free(x);
     guarded_free(y);

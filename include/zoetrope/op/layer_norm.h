@@ -25,7 +25,9 @@ extern "C" {
 
 /* Layer normalisation over the last `axes` axes, with D elements in all:
  *
- *   n = fma(x - m, rstd, (m - mean) rstd), m the mean rounded to f32;  y = n gamma + beta
+ *   n = (x - mean) rstd;  y = n gamma + beta
+ *
+ * For y in f32, n is rounded once; for half types, x less the mean rounded to f32 is rounded before.
  *
  * y            [..., D]  may be x if of the same type
  * mean, rstd   [...]     f32: mean and 1 / sqrt(variance + eps) of each row, or none

@@ -4,9 +4,10 @@
  *
  * For all of them: x is of rank 1 to 5 with a dense last axis and any positive strides before it; x,
  * y, gamma and beta are each f32, f16 or bf16. Statistics are sums of squares in f32 lanes of at most
- * 8 terms, then in double; where f32 would overflow or lose digits, in double from the start. The
- * mean is rounded to f32 before eps is added, so that a row of 3e38 gives 0 and one of 1e-30 with eps
- * 0 gives inf, as with f32 statistics. A row's result depends on that row alone. */
+ * 8 terms, then in double; where f32 would overflow or lose digits, in double from the start. rstd is
+ * computed from the mean and eps in double and rounded once; a mean that f32 cannot hold counts as what f32
+ * makes of it, so that a row of 3e38 gives 0 and one of 1e-30 with eps 0 gives inf, as with f32
+ * statistics. A row's result depends on that row alone. */
 #ifndef ZOETROPE_OP_RMS_NORM_H
 #define ZOETROPE_OP_RMS_NORM_H
 

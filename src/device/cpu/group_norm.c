@@ -7,11 +7,6 @@
 /* Elements of one task, and of one piece of it. */
 enum { CHUNK = 65536, PIECE = 1024 };
 
-/* What the norm does to a group. */
-typedef struct group_form {
-    float mean, rstd, offset;
-} group_form;
-
 typedef struct group_job {
     zoe_context *ctx;
     const zoe_kernels *k;
@@ -19,9 +14,9 @@ typedef struct group_job {
     size_t per, S;        /* channels of a group, places of a plane */
     size_t count, chunks; /* elements and chunks of a group */
     bool stream;
-    group_form *forms;    /* [N * groups] */
-    double (*partial)[2]; /* [chunks] */
-    size_t group;         /* whose chunks are summed */
+    zoe_norm_numbers *forms; /* [N * groups] */
+    double (*partial)[2];    /* [chunks] */
+    size_t group;            /* whose chunks are summed */
     float shift;
 } group_job;
 
@@ -139,10 +134,10 @@ static void statistics(void *arg, size_t group, size_t worker)
     const void *first = gather(&job, group, 0, zoe_min(ZOE_NEAR, job.count), buffer, &dtype);
     const float near = zoe_rounded(zoe_near_mean(job.k, first, dtype, job.count), job.a->x.dtype);
     const zoe_moments m = zoe_moments_of(sums_of_group, &job, near, job.a->x.dtype, job.count);
-    group_form *f = &job.forms[group];
-    zoe_moments_form(m, job.a->eps, &f->mean, &f->rstd, &f->offset);
-    store_statistic(&job, job.a->mean, group, f->mean);
-    store_statistic(&job, job.a->rstd, group, f->rstd);
+    const zoe_norm_numbers f = zoe_layer_numbers(m, job.a->eps);
+    job.forms[group] = f;
+    store_statistic(&job, job.a->mean, group, f.mean);
+    store_statistic(&job, job.a->rstd, group, f.rstd + f.rest);
 }
 
 /* ---- results ---- */
@@ -194,13 +189,13 @@ static void result_task(void *arg, size_t i, size_t worker)
     const group_job *job = arg;
     const size_t group = i / job->chunks, begin = i % job->chunks * CHUNK;
     const size_t end = zoe_min(job->count, begin + CHUNK);
-    const group_form *g = &job->forms[group];
     float in[PIECE], weight[PIECE], bias[PIECE], v[PIECE];
     (void)worker;
     if (zoe_cancelled(job->ctx))
         return;
-    const zoe_layer_form f = {
-        .mean = g->mean, .rstd = g->rstd, .offset = g->offset, .weight = weight, .bias = bias};
+    zoe_layer_form f = zoe_layer_form_of(&job->forms[group]);
+    f.weight = weight;
+    f.bias = bias;
     for (size_t e = begin; e < end; e += PIECE) {
         const size_t n = zoe_min(PIECE, end - e);
         zoe_dtype dtype;
@@ -229,7 +224,7 @@ static group_job job_of(zoe_context *ctx, const zoe_group_norm_args *a)
 
 static size_t forms_bytes(const zoe_group_norm_args *a)
 {
-    return zoe_ceil_div(a->x.shape[0] * a->groups * sizeof(group_form), 64) * 64;
+    return zoe_ceil_div(a->x.shape[0] * a->groups * sizeof(zoe_norm_numbers), 64) * 64;
 }
 
 size_t zoe_cpu_group_norm_workspace(const zoe_context *ctx, const zoe_group_norm_args *a)

@@ -100,13 +100,42 @@ static inline float zoe_near_mean(const zoe_kernels *k, const void *x, zoe_dtype
     return isfinite(near) ? near : first;
 }
 
-/* The numbers that zoe_layer_form takes. */
-static inline void zoe_moments_form(zoe_moments m, float eps, float *mean, float *rstd,
-                                    float *offset)
+/* The numbers that zoe_layer_form takes of a row or group. rstd is rounded towards 0, so that `rest` is not
+ * negative and zeros keep their signs; the value rounded to the nearest is rstd + rest. */
+typedef struct zoe_norm_numbers {
+    float mean, rstd, rest, offset;
+} zoe_norm_numbers;
+
+static inline zoe_norm_numbers zoe_norm_numbers_of(zoe_moments m, double rstd)
 {
-    *mean = (float)m.mean;
-    *rstd = (float)(1.0 / sqrt(m.variance + (double)eps));
-    *offset = (float)(-(m.mean - (double)*mean) * (double)*rstd);
+    zoe_norm_numbers n = {.mean = (float)m.mean, .rstd = (float)rstd};
+    if (isfinite(n.rstd)) {
+        if ((double)n.rstd > rstd)
+            n.rstd = nextafterf(n.rstd, 0.0f);
+        n.rest = (float)(rstd - (double)n.rstd);
+    }
+    n.offset = (float)(-(m.mean - (double)n.mean) * rstd);
+    return n;
+}
+
+static inline zoe_norm_numbers zoe_layer_numbers(zoe_moments m, float eps)
+{
+    return zoe_norm_numbers_of(m, 1.0 / sqrt(m.variance + (double)eps));
+}
+
+/* Those of a norm without a mean; NaN stays NaN. */
+static inline zoe_norm_numbers zoe_rms_numbers(double square, float eps)
+{
+    zoe_norm_numbers n = zoe_norm_numbers_of((zoe_moments){0.0, 0.0}, zoe_rms_rstd(square, eps));
+    n.offset = -0.0f;
+    return n;
+}
+
+/* The form that takes n's numbers; `exact` counts for results in f32. */
+static inline zoe_layer_form zoe_layer_form_of(const zoe_norm_numbers *n)
+{
+    return (zoe_layer_form){
+        .mean = n->mean, .rstd = n->rstd, .rest = n->rest, .offset = n->offset, .exact = true};
 }
 
 #endif

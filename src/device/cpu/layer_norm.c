@@ -17,7 +17,7 @@ enum { STRIP = 512 };
 enum { TASK_BYTES = 512 << 10 };
 
 /* The tensors of a walk. */
-enum { X, H, SUM, Y, Y_SCALE, MEAN, RSTD, OFFSET, SCALE, SHIFT, GATE, GROUP, TENSORS };
+enum { X, H, SUM, Y, Y_SCALE, MEAN, RSTD, REST, OFFSET, SCALE, SHIFT, GATE, GROUP, TENSORS };
 _Static_assert((int)TENSORS <= (int)ZOE_WALK_MOST, "a walk follows all of them");
 
 typedef struct layer_job {
@@ -43,7 +43,7 @@ typedef struct layer_job {
 /* A row of a block: its addresses, and what the norm found. */
 typedef struct layer_row {
     unsigned char *at[TENSORS];
-    float mean, rstd, offset;
+    zoe_norm_numbers n;
     float peak; /* of an i8 result: the largest of its sizes */
 } layer_row;
 
@@ -219,10 +219,9 @@ static void layer_statistics(const layer_job *job, layer_row *row, const void *x
         m.mean = slow_sum(job->k, x, dtype, 0.0, false, job->D) / (double)job->D;
         m.variance = slow_sum(job->k, x, dtype, m.mean, true, job->D) / (double)job->D;
     }
-    zoe_moments_form(m, job->eps, &row->mean, &row->rstd, &row->offset);
+    row->n = zoe_layer_numbers(m, job->eps);
 }
 
-/* The mean square is rounded to f32, as in zoe_rms_norm. */
 static void rms_statistics(const layer_job *job, layer_row *row, const void *x, zoe_dtype dtype)
 {
     double sums[2] = {0.0, 0.0};
@@ -230,9 +229,7 @@ static void rms_statistics(const layer_job *job, layer_row *row, const void *x, 
     double mean = sums[1] / (double)job->D;
     if (!isfinite(mean) || mean + (double)job->eps < tiny)
         mean = slow_sum(job->k, x, dtype, 0.0, true, job->D) / (double)job->D;
-    row->mean = 0.0f;
-    row->rstd = 1.0f / sqrtf((float)mean + job->eps);
-    row->offset = -0.0f;
+    row->n = zoe_rms_numbers(mean, job->eps);
 }
 
 /* ---- results ---- */
@@ -283,7 +280,7 @@ static void finish_part(const layer_job *job, layer_piece *p, const layer_row *r
     const int from = job->residual ? SUM : X;
     const size_t d = p->d + part->o;
     const void *x = column(job, row, from, d);
-    zoe_layer_form f = {.mean = row->mean, .rstd = row->rstd, .offset = row->offset};
+    zoe_layer_form f = zoe_layer_form_of(&row->n);
     if (job->affine) {
         f.weight = p->gamma + part->o;
         f.bias = p->beta + part->o;
@@ -332,7 +329,7 @@ static void write_pair(const layer_job *job, layer_piece *p, const layer_row *ro
 {
     const int from = job->residual ? SUM : X;
     const layer_row *a = &rows[0], *b = &rows[1];
-    zoe_layer_form f = {.mean = a->mean, .rstd = a->rstd, .offset = a->offset};
+    zoe_layer_form f = zoe_layer_form_of(&a->n);
     zoe_layer_form g = {.rstd = 1.0f};
     if (job->affine || job->modulated) {
         f.weight = job->affine ? p->gamma : p->scale;
@@ -342,9 +339,10 @@ static void write_pair(const layer_job *job, layer_piece *p, const layer_row *ro
     look_ahead(job, &g, next ? &next[1] : NULL, p->d);
     const zoe_layer_row other = {.y = column(job, b, Y, p->d),
                                  .x = column(job, b, from, p->d),
-                                 .mean = b->mean,
-                                 .rstd = b->rstd,
-                                 .offset = b->offset,
+                                 .mean = b->n.mean,
+                                 .rstd = b->n.rstd,
+                                 .rest = b->n.rest,
+                                 .offset = b->n.offset,
                                  .ahead = {g.ahead[0], g.ahead[1]}};
     f.other = &other;
     f.stream = job->stream;
@@ -397,6 +395,20 @@ static void int8_scales(const layer_job *job, layer_piece *p, layer_row *rows, s
     }
 }
 
+/* To where they are wanted: rstd rounded to the nearest, unless what it lacks has a place, too. */
+static void put_numbers(const layer_row *row)
+{
+    const float rstd = row->at[REST] ? row->n.rstd : row->n.rstd + row->n.rest;
+    if (row->at[MEAN])
+        memcpy(row->at[MEAN], &row->n.mean, sizeof row->n.mean);
+    if (row->at[RSTD])
+        memcpy(row->at[RSTD], &rstd, sizeof rstd);
+    if (row->at[REST])
+        memcpy(row->at[REST], &row->n.rest, sizeof row->n.rest);
+    if (row->at[OFFSET])
+        memcpy(row->at[OFFSET], &row->n.offset, sizeof row->n.offset);
+}
+
 static void norm_block(const layer_job *job, layer_piece *p, layer_row *rows, size_t count,
                        const layer_row *next, size_t next_count)
 {
@@ -411,12 +423,7 @@ static void norm_block(const layer_job *job, layer_piece *p, layer_row *rows, si
                              r < next_count && job->direct && job->t[from].dtype == ZOE_F32
                                  ? next[r].at[X]
                                  : NULL);
-        if (row->at[MEAN])
-            memcpy(row->at[MEAN], &row->mean, sizeof row->mean);
-        if (row->at[RSTD])
-            memcpy(row->at[RSTD], &row->rstd, sizeof row->rstd);
-        if (row->at[OFFSET])
-            memcpy(row->at[OFFSET], &row->offset, sizeof row->offset);
+        put_numbers(row);
     }
     if (job->t[Y].dtype == ZOE_NONE)
         return;
@@ -608,9 +615,10 @@ static void fill_row(const layer_job *job, layer_piece *p, layer_row *row, zoe_d
     uint16_t half[ZOE_FILL_MOST];
     const layer_part part = {
         .n = p->n, .y = type == ZOE_F32 ? (void *)y : (void *)half, .y_type = type};
-    memcpy(&row->mean, row->at[MEAN], sizeof row->mean);
-    memcpy(&row->rstd, row->at[RSTD], sizeof row->rstd);
-    memcpy(&row->offset, row->at[OFFSET], sizeof row->offset);
+    memcpy(&row->n.mean, row->at[MEAN], sizeof row->n.mean);
+    memcpy(&row->n.rstd, row->at[RSTD], sizeof row->n.rstd);
+    memcpy(&row->n.rest, row->at[REST], sizeof row->n.rest);
+    memcpy(&row->n.offset, row->at[OFFSET], sizeof row->n.offset);
     prepare_modulation(job, p, row);
     finish_part(job, p, row, &part);
     if (type != ZOE_F32)
@@ -643,7 +651,7 @@ static void fill_rows(const void *arg, float *y, size_t y_stride, size_t m, size
 size_t zoe_cpu_layer_norm_linear_workspace(const zoe_context *ctx,
                                            const zoe_layer_norm_linear_args *args)
 {
-    return 3 * zoe_row_numbers_bytes(args->norm.x) +
+    return (OFFSET - MEAN + 1) * zoe_row_numbers_bytes(args->norm.x) +
            zoe_cpu_linear_workspace(ctx, args->parts, args->n_parts);
 }
 

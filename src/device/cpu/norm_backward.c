@@ -87,7 +87,8 @@ static void statistics_of(const backward_job *job, const float *x, float *mean, 
     } else {
         variance = job->k->squares_f32(x, job->f->D) / D;
     }
-    *rstd = 1.0f / sqrtf((float)variance + job->f->eps);
+    *rstd = (float)(job->f->centred ? 1.0 / sqrt(variance + (double)job->f->eps)
+                                    : zoe_rms_rstd(variance, job->f->eps));
 }
 
 static void backward_row(const backward_job *job, const zoe_walker *at, float *const rows[ROWS],

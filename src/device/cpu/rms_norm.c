@@ -2,6 +2,7 @@
  * from memory once, for its statistic; the second look at it finds it in the caches. Plain norms take rows
  * in pairs and fetch the next pair while one is written. */
 #include "device/cpu/cpu.h"
+#include "device/cpu/rows.h"
 #include "device/cpu/walk.h"
 
 /* Elements that fused operators handle at once, as f32 on the stack. */
@@ -109,8 +110,7 @@ static double squares(const zoe_kernels *k, const void *x, zoe_dtype type, size_
 
 static float rstd_of(const rms_job *job, double sum)
 {
-    const float mean = (float)(sum / (double)job->D);
-    return 1.0f / sqrtf(mean + job->eps);
+    return (float)zoe_rms_rstd(sum / (double)job->D, job->eps);
 }
 
 static void *element(const void *p, zoe_dtype type, size_t i)

@@ -25,6 +25,14 @@ static inline void *zoe_row_at(zoe_tensor t, size_t m, size_t j)
     return (unsigned char *)t.data + zoe_run_bytes(t.dtype, at);
 }
 
+/* 1 / sqrt(mean + eps) of a mean square in f64, not yet rounded. What f32 cannot hold of a mean is what f32
+ * makes of it: infinity, or 0. */
+static inline double zoe_rms_rstd(double mean, float eps)
+{
+    const float held = (float)mean;
+    return 1.0 / sqrt((held == 0.0f || isinf(held) ? (double)held : mean) + (double)eps);
+}
+
 /* y = the n elements at x, widened. */
 static inline void zoe_row_widen(const zoe_kernels *k, float *y, const void *x, zoe_dtype dtype,
                                  size_t n)

@@ -6,7 +6,7 @@
 #include "device/cpu/rows.h"
 
 /* Tensors that one walk may follow. */
-enum { ZOE_WALK_MOST = 12 };
+enum { ZOE_WALK_MOST = 13 };
 
 /* Where rows lie. Axes that all tensors have one behind the other are merged, so that most walks
  * have one axis. */

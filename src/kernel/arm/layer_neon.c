@@ -97,30 +97,46 @@ INLINE void sums_of(double sums[2], const void *x, zoe_dtype type, float shift, 
 
 /* ---- apply ---- */
 
-INLINE float32x4_t formed(float32x4_t v, const zoe_layer_form *f, size_t i, const bool weighted)
+INLINE float32x4_t normed(float32x4_t x, const zoe_layer_form *f, const bool exact)
 {
-    v = vfmaq_n_f32(vdupq_n_f32(f->offset), vsubq_f32(v, vdupq_n_f32(f->mean)), f->rstd);
+    const float32x4_t f_mean = vdupq_n_f32(f->mean), offset = vdupq_n_f32(f->offset);
+    const float32x4_t d = vsubq_f32(x, f_mean);
+    if (!exact)
+        return vfmaq_n_f32(offset, d, f->rstd + f->rest);
+    const float32x4_t settled = vdupq_n_f32(isfinite(f->rstd) ? f->rstd : 0.0f);
+    const float32x4_t mean = vsubq_f32(x, d), back = vaddq_f32(d, mean);
+    float32x4_t low = vfmaq_n_f32(offset, d, f->rest);
+    low = vfmsq_f32(low, vsubq_f32(f_mean, mean), settled);
+    low = vfmsq_f32(low, vsubq_f32(back, x), settled);
+    return vfmaq_n_f32(low, d, f->rstd);
+}
+
+INLINE float32x4_t formed(float32x4_t v, const zoe_layer_form *f, size_t i, const bool weighted,
+                          const bool exact)
+{
+    v = normed(v, f, exact);
     if (weighted)
         v = vaddq_f32(vmulq_f32(v, vld1q_f32(f->weight + i)), vld1q_f32(f->bias + i));
     return v;
 }
 
 INLINE void apply8(void *y, zoe_dtype y_type, const void *x, zoe_dtype x_type,
-                   const zoe_layer_form *f, size_t i, const bool weighted)
+                   const zoe_layer_form *f, size_t i, const bool weighted, const bool exact)
 {
     const v8 v = load8(x, x_type);
-    store8(y, (v8){formed(v.a, f, i, weighted), formed(v.b, f, i + 4, weighted)}, y_type);
+    store8(y, (v8){formed(v.a, f, i, weighted, exact), formed(v.b, f, i + 4, weighted, exact)},
+           y_type);
 }
 
 INLINE void apply_all(void *y, zoe_dtype y_type, const void *x, zoe_dtype x_type,
-                      const zoe_layer_form *form, size_t n, const bool weighted)
+                      const zoe_layer_form *form, size_t n, const bool weighted, const bool exact)
 {
     zoe_layer_form f = *form;
     unsigned char *to = y;
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
-        apply8(to + i * bytes_of(y_type), y_type, element_at(x, x_type, i), x_type, &f, i,
-               weighted);
+        apply8(to + i * bytes_of(y_type), y_type, element_at(x, x_type, i), x_type, &f, i, weighted,
+               exact);
     if (i == n)
         return;
     float x_room[8], y_room[8], weight[8], bias[8];
@@ -129,17 +145,22 @@ INLINE void apply_all(void *y, zoe_dtype y_type, const void *x, zoe_dtype x_type
         f.bias = part8(bias, f.bias + i, ZOE_F32, n - i);
     }
     apply8(y_room, y_type, part8(x_room, element_at(x, x_type, i), x_type, n - i), x_type, &f, 0,
-           weighted);
+           weighted, exact);
     memcpy(to + i * bytes_of(y_type), y_room, (n - i) * bytes_of(y_type));
 }
 
 INLINE void apply_one(void *y, zoe_dtype y_type, const void *x, zoe_dtype x_type,
                       const zoe_layer_form *f, size_t n)
 {
-    if (f->weight)
-        apply_all(y, y_type, x, x_type, f, n, true);
+    const bool exact = y_type == ZOE_F32 && f->exact;
+    if (f->weight && exact)
+        apply_all(y, y_type, x, x_type, f, n, true, true);
+    else if (f->weight)
+        apply_all(y, y_type, x, x_type, f, n, true, false);
+    else if (exact)
+        apply_all(y, y_type, x, x_type, f, n, false, true);
     else
-        apply_all(y, y_type, x, x_type, f, n, false);
+        apply_all(y, y_type, x, x_type, f, n, false, false);
 }
 
 INLINE void apply_of(void *y, zoe_dtype y_type, const void *x, zoe_dtype x_type,

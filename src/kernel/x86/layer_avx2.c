@@ -171,10 +171,24 @@ INLINE void sums_of(double sums[2], const void *x, const zoe_dtype dtype, float 
 
 /* ---- apply ---- */
 
-INLINE __m256 formed(__m256 v, const zoe_layer_form *f, size_t i, const bool weighted)
+INLINE __m256 normed(__m256 x, const zoe_layer_form *f, const bool exact)
 {
-    v = _mm256_fmadd_ps(_mm256_sub_ps(v, _mm256_set1_ps(f->mean)), _mm256_set1_ps(f->rstd),
-                        _mm256_set1_ps(f->offset));
+    const __m256 f_mean = _mm256_set1_ps(f->mean), offset = _mm256_set1_ps(f->offset);
+    const __m256 d = _mm256_sub_ps(x, f_mean);
+    if (!exact)
+        return _mm256_fmadd_ps(d, _mm256_set1_ps(f->rstd + f->rest), offset);
+    const __m256 settled = _mm256_set1_ps(isfinite(f->rstd) ? f->rstd : 0.0f);
+    const __m256 mean = _mm256_sub_ps(x, d), back = _mm256_add_ps(d, mean);
+    __m256 low = _mm256_fmadd_ps(d, _mm256_set1_ps(f->rest), offset);
+    low = _mm256_fnmadd_ps(_mm256_sub_ps(f_mean, mean), settled, low);
+    low = _mm256_fnmadd_ps(_mm256_sub_ps(back, x), settled, low);
+    return _mm256_fmadd_ps(d, _mm256_set1_ps(f->rstd), low);
+}
+
+INLINE __m256 formed(__m256 v, const zoe_layer_form *f, size_t i, const bool weighted,
+                     const bool exact)
+{
+    v = normed(v, f, exact);
     if (weighted)
         v = _mm256_add_ps(_mm256_mul_ps(v, _mm256_loadu_ps(f->weight + i)),
                           _mm256_loadu_ps(f->bias + i));
@@ -182,10 +196,11 @@ INLINE __m256 formed(__m256 v, const zoe_layer_form *f, size_t i, const bool wei
 }
 
 INLINE void apply_step(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                       const zoe_layer_form *f, size_t i, const bool weighted, const bool stream)
+                       const zoe_layer_form *f, size_t i, const bool weighted, const bool stream,
+                       const bool exact)
 {
-    const __m256 a = formed(load8(x, i, x_type), f, i, weighted);
-    const __m256 b = formed(load8(x, i + 8, x_type), f, i + 8, weighted);
+    const __m256 a = formed(load8(x, i, x_type), f, i, weighted, exact);
+    const __m256 b = formed(load8(x, i + 8, x_type), f, i + 8, weighted, exact);
     store16(y, i, a, b, y_type, x_type != ZOE_BF16, stream);
 }
 

@@ -146,10 +146,24 @@ INLINE void sums_of(double sums[2], const void *x, const zoe_dtype dtype, float 
 
 /* ---- apply ---- */
 
-INLINE __m512 formed(__m512 v, const zoe_layer_form *f, size_t i, const bool weighted)
+INLINE __m512 normed(__m512 x, const zoe_layer_form *f, const bool exact)
 {
-    v = _mm512_fmadd_ps(_mm512_sub_ps(v, _mm512_set1_ps(f->mean)), _mm512_set1_ps(f->rstd),
-                        _mm512_set1_ps(f->offset));
+    const __m512 f_mean = _mm512_set1_ps(f->mean), offset = _mm512_set1_ps(f->offset);
+    const __m512 d = _mm512_sub_ps(x, f_mean);
+    if (!exact)
+        return _mm512_fmadd_ps(d, _mm512_set1_ps(f->rstd + f->rest), offset);
+    const __m512 settled = _mm512_set1_ps(isfinite(f->rstd) ? f->rstd : 0.0f);
+    const __m512 mean = _mm512_sub_ps(x, d), back = _mm512_add_ps(d, mean);
+    __m512 low = _mm512_fmadd_ps(d, _mm512_set1_ps(f->rest), offset);
+    low = _mm512_fnmadd_ps(_mm512_sub_ps(f_mean, mean), settled, low);
+    low = _mm512_fnmadd_ps(_mm512_sub_ps(back, x), settled, low);
+    return _mm512_fmadd_ps(d, _mm512_set1_ps(f->rstd), low);
+}
+
+INLINE __m512 formed(__m512 v, const zoe_layer_form *f, size_t i, const bool weighted,
+                     const bool exact)
+{
+    v = normed(v, f, exact);
     if (weighted)
         v = _mm512_add_ps(_mm512_mul_ps(v, _mm512_loadu_ps(f->weight + i)),
                           _mm512_loadu_ps(f->bias + i));
@@ -157,10 +171,11 @@ INLINE __m512 formed(__m512 v, const zoe_layer_form *f, size_t i, const bool wei
 }
 
 INLINE void apply_step(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                       const zoe_layer_form *f, size_t i, const bool weighted, const bool stream)
+                       const zoe_layer_form *f, size_t i, const bool weighted, const bool stream,
+                       const bool exact)
 {
     const v32 v = load32(at(x, i, x_type), x_type);
-    const v32 r = {formed(v.a, f, i, weighted), formed(v.b, f, i + 16, weighted)};
+    const v32 r = {formed(v.a, f, i, weighted, exact), formed(v.b, f, i + 16, weighted, exact)};
     store32((unsigned char *)y + i * bytes_of(y_type), r, y_type, stream);
 }
 

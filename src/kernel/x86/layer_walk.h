@@ -1,7 +1,7 @@
 /* How LayerNorm's guests walk through a row, or two at a time, whatever the width of their vectors.
  *
  * To be included once, in a file that has defined INLINE, STEP (elements of one turn, a divisor of 64), and
- *   apply_step(y, y_type, x, x_type, form, i, weighted, stream)
+ *   apply_step(y, y_type, x, x_type, form, i, weighted, stream, exact)
  *   gate_step(y, x, x_type, h, h_type, gate, i)
  * for elements i .. i + STEP of a row. */
 
@@ -27,7 +27,8 @@ INLINE void prefetch(const zoe_layer_form *f, size_t i)
 
 /* The last n < STEP elements, by way of memory that has room for STEP. */
 INLINE void apply_rest(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                       const zoe_layer_form *f, size_t i, size_t n, const bool weighted)
+                       const zoe_layer_form *f, size_t i, size_t n, const bool weighted,
+                       const bool exact)
 {
     float in[STEP] = {0.0f}, out[STEP], weight[STEP] = {0.0f}, bias[STEP] = {0.0f};
     zoe_layer_form g = *f;
@@ -38,24 +39,25 @@ INLINE void apply_rest(void *y, const zoe_dtype y_type, const void *x, const zoe
         g.weight = weight;
         g.bias = bias;
     }
-    apply_step(out, y_type, in, x_type, &g, 0, weighted, false);
+    apply_step(out, y_type, in, x_type, &g, 0, weighted, false, exact);
     memcpy((unsigned char *)y + i * element_bytes(y_type), out, n * element_bytes(y_type));
 }
 
 INLINE void apply_all(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                      const zoe_layer_form *form, size_t n, const bool weighted, const bool stream)
+                      const zoe_layer_form *form, size_t n, const bool weighted, const bool stream,
+                      const bool exact)
 {
     const zoe_layer_form f = *form;
     size_t i = 0;
     for (; i + FAR_STEP <= n; i += FAR_STEP) {
         prefetch(&f, i);
         for (size_t j = 0; j < FAR_STEP; j += STEP)
-            apply_step(y, y_type, x, x_type, &f, i + j, weighted, stream);
+            apply_step(y, y_type, x, x_type, &f, i + j, weighted, stream, exact);
     }
     for (; i + STEP <= n; i += STEP)
-        apply_step(y, y_type, x, x_type, &f, i, weighted, stream);
+        apply_step(y, y_type, x, x_type, &f, i, weighted, stream, exact);
     if (i < n)
-        apply_rest(y, y_type, x, x_type, &f, i, n - i, weighted);
+        apply_rest(y, y_type, x, x_type, &f, i, n - i, weighted, exact);
 }
 
 /* Two rows, from their ends to their beginnings: the first cache still has the end of what was summed
@@ -63,7 +65,7 @@ INLINE void apply_all(void *y, const zoe_dtype y_type, const void *x, const zoe_
  * the pace of what is written, so that memory is busy both ways. */
 INLINE void apply_groups(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
                          const zoe_layer_form *form, size_t n, const bool weighted,
-                         const bool stream)
+                         const bool stream, const bool exact)
 {
     const zoe_layer_form f[2] = {*form, zoe_layer_form_of_other(form)};
     void *const to[2] = {y, form->other->y};
@@ -82,38 +84,38 @@ INLINE void apply_groups(void *y, const zoe_dtype y_type, const void *x, const z
                              _MM_HINT_T1);
 #pragma GCC unroll 4
             for (size_t j = 0; j < FAR_STEP; j += STEP)
-                apply_step(to[r], y_type, from[r], x_type, &f[r], i + j, weighted, stream);
+                apply_step(to[r], y_type, from[r], x_type, &f[r], i + j, weighted, stream, exact);
         }
     }
 }
 
 INLINE void apply_one(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                      const zoe_layer_form *f, size_t n)
+                      const zoe_layer_form *f, size_t n, const bool exact)
 {
     const bool stream = f->stream && (uintptr_t)y % 64 == 0;
     if (f->weight && stream)
-        apply_all(y, y_type, x, x_type, f, n, true, true);
+        apply_all(y, y_type, x, x_type, f, n, true, true, exact);
     else if (f->weight)
-        apply_all(y, y_type, x, x_type, f, n, true, false);
+        apply_all(y, y_type, x, x_type, f, n, true, false, exact);
     else if (stream)
-        apply_all(y, y_type, x, x_type, f, n, false, true);
+        apply_all(y, y_type, x, x_type, f, n, false, true, exact);
     else
-        apply_all(y, y_type, x, x_type, f, n, false, false);
+        apply_all(y, y_type, x, x_type, f, n, false, false, exact);
 }
 
 INLINE void apply_two(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
-                      const zoe_layer_form *f, size_t n)
+                      const zoe_layer_form *f, size_t n, const bool exact)
 {
     const bool stream = f->stream && ((uintptr_t)y | (uintptr_t)f->other->y) % 64 == 0;
     const size_t whole = n - n % FAR_STEP;
     if (f->weight && stream)
-        apply_groups(y, y_type, x, x_type, f, whole, true, true);
+        apply_groups(y, y_type, x, x_type, f, whole, true, true, exact);
     else if (f->weight)
-        apply_groups(y, y_type, x, x_type, f, whole, true, false);
+        apply_groups(y, y_type, x, x_type, f, whole, true, false, exact);
     else if (stream)
-        apply_groups(y, y_type, x, x_type, f, whole, false, true);
+        apply_groups(y, y_type, x, x_type, f, whole, false, true, exact);
     else
-        apply_groups(y, y_type, x, x_type, f, whole, false, false);
+        apply_groups(y, y_type, x, x_type, f, whole, false, false, exact);
     if (whole == n)
         return;
     const zoe_layer_form rest[2] = {*f, zoe_layer_form_of_other(f)};
@@ -125,17 +127,22 @@ INLINE void apply_two(void *y, const zoe_dtype y_type, const void *x, const zoe_
         g.bias = f->weight ? f->bias + whole : NULL;
         apply_one((unsigned char *)(r ? f->other->y : y) + whole * element_bytes(y_type), y_type,
                   (const unsigned char *)(r ? f->other->x : x) + whole * element_bytes(x_type),
-                  x_type, &g, n - whole);
+                  x_type, &g, n - whole, exact);
     }
 }
 
 INLINE void apply_of(void *y, const zoe_dtype y_type, const void *x, const zoe_dtype x_type,
                      const zoe_layer_form *f, size_t n)
 {
-    if (f->other)
-        apply_two(y, y_type, x, x_type, f, n);
+    const bool exact = y_type == ZOE_F32 && f->exact;
+    if (f->other && exact)
+        apply_two(y, y_type, x, x_type, f, n, true);
+    else if (f->other)
+        apply_two(y, y_type, x, x_type, f, n, false);
+    else if (exact)
+        apply_one(y, y_type, x, x_type, f, n, true);
     else
-        apply_one(y, y_type, x, x_type, f, n);
+        apply_one(y, y_type, x, x_type, f, n, false);
 }
 
 INLINE void gate_of(void *y, const void *x, const zoe_dtype x_type, const void *h,
