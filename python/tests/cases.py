@@ -112,12 +112,12 @@ def name_of(case):
 
 
 def ulp(reference, dtype):
-    spacing = {f32: 2.0**-23, f16: 2.0**-10, bf16: 2.0**-7}[dtype]
-    return spacing * torch.exp2(torch.floor(torch.log2(reference.double().abs().clamp_min(2.0**-14))))
+    spacing, least = {f32: (2.0**-23, 2.0**-126), f16: (2.0**-10, 2.0**-14), bf16: (2.0**-7, 2.0**-126)}[dtype]
+    return spacing * torch.exp2(torch.floor(torch.log2(reference.double().abs().clamp_min(least))))
 
 
-def close(found, reference, ulps, extra=0.0):
-    """Within so many units in the last place of the type of `found`."""
+def close(found, reference, ulps, extra=0.0, near=None):
+    """Within so many units in the last place of the type of `found`, at the size of `near` or of the reference."""
     error = (found.double() - reference).abs()
-    bound = ulps * ulp(reference, found.dtype) + extra
+    bound = ulps * ulp(reference if near is None else near, found.dtype) + extra
     assert (error <= bound).all(), f"{(error / bound).max()} times the bound"

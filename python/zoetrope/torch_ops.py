@@ -190,24 +190,28 @@ def _(x, w, x_scale=None, scale=None, offset=None, bias=None, activation=0, dtyp
     return x.new_empty((x.shape[0], w.shape[0]), dtype=dtype or torch.float32)
 
 
-# ---- what is written to ----
+# ---- what stands before the kernels ----
+
+# Torch calls these for each call outside of inference mode, in Python, so they do what is needed and no more:
+# torch.library.register_autograd would take twice as long to find that nothing wants a gradient.
 
 _library = torch.library.Library("zoetrope", "IMPL")
+_any_requires_grad, _is_grad_enabled = torch._C._any_requires_grad, torch._C.is_grad_enabled
+_below_autograd, _below_all = torch._C._after_autograd_keyset, torch._C._after_ADInplaceOrView_keyset
+_increment_version = torch.autograd.graph.increment_version
 
 
 def writes(name):
     """An operator whose keyword-only tensors are outputs: autograd is told that they have changed."""
     fake(name)(lambda *args, **outputs: None)
     base, overload = name.split(".")
-    op = getattr(getattr(ops, base), overload)
+    redispatch = getattr(getattr(ops, base), overload)._handle.redispatch_boxed
 
     def kernel(keyset, *args, **outputs):
-        tensors = [t for t in (*args, *outputs.values()) if isinstance(t, torch.Tensor)]
-        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        if _is_grad_enabled() and _any_requires_grad(*args, **outputs):
             raise RuntimeError(f"zoetrope: {name} has no gradient, but an argument wants one")
-        torch.autograd.graph.increment_version(tuple(outputs.values()))
-        with torch._C._AutoDispatchBelowADInplaceOrView():
-            return op.redispatch(keyset & torch._C._after_ADInplaceOrView_keyset, *args, **outputs)
+        _increment_version(outputs.values())
+        return redispatch(keyset & _below_all, *args, **outputs)
 
     _library.impl(name, kernel, "ADInplaceOrView", with_keyset=True)
 
@@ -221,7 +225,25 @@ for _name in ("rms_norm", "add_rms_norm", "layer_norm", "layer_norm_modulate", "
 
 
 def gradient(name, keep, backward):
-    torch.library.register_autograd("zoetrope::" + name, backward, setup_context=keep)
+    """keep(ctx, all arguments, results) after a call that wants gradients, backward(ctx, *grads) for them."""
+    op = getattr(ops, name).default
+    redispatch, defaults = op._handle.redispatch_boxed, [a.default_value for a in op._schema.arguments]
+
+    def forward(ctx, keyset, *args):
+        with torch._C._AutoDispatchBelowAutograd():
+            results = redispatch(keyset & _below_autograd, *args)
+        keep(ctx, args, results)
+        return results
+
+    members = {"forward": staticmethod(forward), "backward": staticmethod(lambda ctx, *g: (None, *backward(ctx, *g)))}
+    apply = type("zoetrope_" + name, (torch.autograd.Function,), members).apply
+
+    def kernel(keyset, *args):
+        if _is_grad_enabled() and _any_requires_grad(*args):
+            return apply(keyset, *args, *defaults[len(args):])
+        return redispatch(keyset & _below_autograd, *args)
+
+    _library.impl(name, kernel, "Autograd", with_keyset=True)
 
 
 def refuse(what):
@@ -229,8 +251,8 @@ def refuse(what):
 
 
 def wants(ctx, first, last):
-    """Do the arguments from first to last - 1 want a gradient? Torch leaves out what was not given."""
-    return tuple(i < len(ctx.needs_input_grad) and ctx.needs_input_grad[i] for i in range(first, last))
+    """Do the arguments from first to last - 1 want a gradient? Before them stands the set of keys."""
+    return ctx.needs_input_grad[first + 1:last + 1]
 
 
 def keep_rms_norm(ctx, inputs, output):
