@@ -46,7 +46,7 @@ static int failed(const zoe_context *ctx, zoe_status status, stage at, zoe_comm 
     /* One of several ranks speaks for all; what was heard of another one has its number already, and
      * what all find in comparing names one. */
     const bool many = zoe_comm_size(comm) > 1, own = many && status != ZOE_PEER;
-    const bool named = strncmp(message, "rank ", 5) == 0;
+    const bool named = zoe_comm_culprit(comm).found;
     /* A system call that the signal broke off may be what failed. */
     if (zoe_cancelled(ctx) && own)
         return zoe_refuse(ZOE_EXIT_INTERRUPTED, zoe_status_name(ZOE_CANCELLED),

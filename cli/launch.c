@@ -2,7 +2,6 @@
 #include "launch.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "comm/comm.h"
@@ -58,26 +57,22 @@ int zoe_launch_join(zoe_comm **comm)
 static void wait_for_others(const zoe_comm *comm, int code)
 {
     const struct timespec later = {.tv_sec = 1, .tv_nsec = 200000000};
-    const char *said = zoe_message_refusal();
-    const bool first = zoe_comm_rank(comm) == 0;
-    const bool heard = first ? strncmp(said, "rank ", 5) == 0 && strncmp(said, "rank 0: ", 8) != 0
-                             : code == ZOE_EXIT_FAILED;
-    if (heard || !first)
+    const size_t own = zoe_comm_rank(comm);
+    const bool heard = code != ZOE_EXIT_INTERRUPTED && zoe_comm_culprit(comm).rank != own;
+    if (heard || own > 0)
         nanosleep(heard ? &later : &soon, NULL);
 }
 
 /* The first rank speaks for all, unless it is the one that has ended or is not heard of any more. */
 static void speak_for_first(const zoe_comm *comm, int code)
 {
-    static const char *const gone[] = {"rank 0 has ", "rank 0: ended"};
+    const zoe_culprit culprit = zoe_comm_culprit(comm);
+    if (zoe_comm_rank(comm) != 1 || culprit.rank != 0 || !culprit.gone)
+        return;
     char said[1024];
     snprintf(said, sizeof said, "%s", zoe_message_refusal());
-    const char *what = strncmp(said, "rank 1: ", 8) == 0 ? said + 8 : said;
-    for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++)
-        if (zoe_comm_rank(comm) == 1 && strncmp(what, gone[i], strlen(gone[i])) == 0) {
-            zoe_message_set_rank(0);
-            zoe_refuse(code, zoe_status_name(ZOE_PEER), "%s", said);
-        }
+    zoe_message_set_rank(0);
+    zoe_refuse(code, zoe_status_name(ZOE_PEER), "%s", said);
 }
 
 void zoe_launch_leave(zoe_comm *comm, int code)

@@ -262,7 +262,8 @@ static const item progress_items[] = {
      "resident, the others are streamed); threads; ranks, cfg_ranks, ulysses, ring, vae_ranks "
      "(how\n"
      "many processes share the work and how; bytes and threads are those of the first one);\n"
-     "seed.\n"},
+     "host_ranks and host_peak_bytes: those on the host of the first one, and what they hold\n"
+     "together; seed.\n"},
     {"progress",
      "At the beginning of a phase and after each unit of it. phase: text, encode, steps, decode,\n"
      "in this order; done and total, units of it; seconds since the phase began; eta, seconds\n"

@@ -129,9 +129,33 @@ static void add(zoe_rank_sent *most, zoe_rank_sent *sum, const zoe_rank_sent *on
     memcpy(sum, sums, sizeof sums);
 }
 
+/* What the ranks of one host hold together in each phase. */
+typedef struct host_bytes {
+    size_t weights[ZOE_PHASE_COUNT], work[ZOE_PHASE_COUNT];
+} host_bytes;
+
+static size_t plus(size_t a, size_t b)
+{
+    size_t n;
+    return zoe_size_add(&n, a, b) ? n : SIZE_MAX;
+}
+
+/* Weights that all map are there once; of those that are shared out each has its part. */
+static void add_rank(host_bytes *host, const zoe_rank_bytes *rank, bool shards)
+{
+    for (size_t i = 0; i < ZOE_PHASE_COUNT; i++) {
+        host->work[i] = plus(host->work[i], rank->work[i]);
+        if (shards && i == ZOE_PHASE_STEPS)
+            host->weights[i] = plus(host->weights[i], rank->weights[i]);
+        else if (rank->weights[i] > host->weights[i])
+            host->weights[i] = rank->weights[i];
+    }
+}
+
 /* All ranks of a layout. */
 static zoe_status count_ranks(const zoe_planning *plan, zoe_planned *row)
 {
+    host_bytes host = {{0}, {0}};
     for (size_t r = 0; r < row->ranks; r++) {
         zoe_rank_bytes bytes;
         zoe_rank_sent sent;
@@ -145,6 +169,11 @@ static zoe_status count_ranks(const zoe_planning *plan, zoe_planned *row)
             row->peaks = peaks;
         }
         add(&row->most, &row->sum, &sent);
+        add_rank(&host, &bytes, plan->line->job.shard_weights);
+    }
+    for (size_t i = 0; i < ZOE_PHASE_COUNT; i++) {
+        const size_t all = plus(host.weights[i], host.work[i]);
+        row->together = all > row->together ? all : row->together;
     }
     return ZOE_OK;
 }

@@ -33,6 +33,7 @@ typedef struct zoe_planned {
     zoe_rank_bytes bytes; /* of the rank that holds most */
     zoe_peaks_of_rank peaks;
     size_t largest;     /* that rank */
+    size_t together;    /* the most that all hold, if they are on one host */
     zoe_rank_sent most; /* the most of all ranks, figure by figure */
     zoe_rank_sent sum;  /* of all ranks */
 } zoe_planned;

@@ -20,6 +20,7 @@ static json_t *memory_object(const zoe_planned *r)
     json_object_set_new(object, "rank", bytes(r->largest));
     json_object_set_new(object, "peak", bytes(r->peaks.resident));
     json_object_set_new(object, "streamed_peak", bytes(r->peaks.streamed));
+    json_object_set_new(object, "one_host_peak", bytes(r->together));
     json_object_set_new(object, "text_keys_values", bytes(r->bytes.texts));
     json_object_set_new(object, "step_cache", bytes(r->bytes.cache));
     json_object_set_new(object, "whole_run", bytes(r->bytes.fixed));

@@ -127,6 +127,9 @@ static void print_memory(const zoe_planning *plan, const zoe_planned *r)
                    zoe_amount_of(b->work[ZOE_PHASE_STEPS] - b->texts - b->cache - b->fixed).text,
                    zoe_amount_of(b->texts).text, zoe_amount_of(b->cache).text,
                    zoe_amount_of(b->fixed).text);
+    if (r->ranks > 1)
+        zoe_answer_row("", "with all %zu ranks on this host: %s together", r->ranks,
+                       zoe_amount_of(r->together).text);
     if (mark[0])
         zoe_answer_row("", "--memory is %s: %s", zoe_amount_of(plan->memory).text,
                        mark[1] == '*' ? "weights are streamed, which the times do not count"

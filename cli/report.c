@@ -83,6 +83,8 @@ static void plan_json(const zoe_job_params *params, const zoe_plan *plan, int th
     zoe_json_size("ulysses", plan->ulysses);
     zoe_json_size("ring", plan->ring);
     zoe_json_size("vae_ranks", plan->vae_ranks);
+    zoe_json_size("host_ranks", plan->host_ranks);
+    zoe_json_size("host_peak_bytes", plan->host_peak);
     zoe_json_int("seed", plan->seed);
     zoe_json_end();
 }
@@ -134,6 +136,16 @@ static clause ranks_text(const zoe_plan *plan)
     return c;
 }
 
+/* What those on one host hold, after the peak of each. */
+static clause host_text(const zoe_plan *plan)
+{
+    clause c = {""};
+    if (plan->host_ranks > 1)
+        snprintf(c.text, sizeof c.text, "; %zu ranks on this host: %s", plan->host_ranks,
+                 bytes_text(plan->host_peak).text);
+    return c;
+}
+
 /* A line that says how a network that does not fit is run; "" if it does. */
 static clause stay_text(const zoe_residency *stay, const char *what)
 {
@@ -156,7 +168,7 @@ static void plan_text(char *text, size_t room, const zoe_job_params *params, con
              "model of the %s kind; latent %zu frame%s of %zux%zu, %zu tokens; text tokens: prompt "
              "%zu, negative %zu\n"
              "%s; %zu passes%s\n"
-             "%smemory%s: text %s, encode %s, steps %s, decode %s; peak %s%s%s\n"
+             "%smemory%s: text %s, encode %s, steps %s, decode %s; peak %s%s%s%s\n"
              "seed %lld, %d thread%s",
              picture_text(plan).text, plan->width, plan->height, plan->frames,
              plan->frames == 1 ? "" : "s", rate_text(params).text, size_text(params, plan).text,
@@ -168,7 +180,7 @@ static void plan_text(char *text, size_t room, const zoe_job_params *params, con
              bytes_text(plan->bytes[ZOE_PHASE_ENCODE]).text,
              bytes_text(plan->bytes[ZOE_PHASE_STEPS]).text,
              bytes_text(plan->bytes[ZOE_PHASE_DECODE]).text, bytes_text(plan->peak).text,
-             stay_text(&plan->text_residency, "text encoder").text,
+             host_text(plan).text, stay_text(&plan->text_residency, "text encoder").text,
              stay_text(&plan->steps_residency, "transformer").text, (long long)plan->seed, threads,
              threads == 1 ? "" : "s");
 }

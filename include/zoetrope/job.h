@@ -294,6 +294,7 @@ typedef struct zoe_plan {
     size_t peak;  /* the most of all phases, with what lives through all of them */
     int64_t seed; /* the one used */
     size_t ranks, cfg_ranks, ulysses, ring, vae_ranks; /* bytes are those of this rank */
+    size_t host_ranks, host_peak; /* ranks on its host, and the most that these hold together */
 } zoe_plan;
 
 /* Opens the checkpoint's headers, the tokenizer and the picture; checks that everything that is

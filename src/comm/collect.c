@@ -211,5 +211,8 @@ zoe_status zoe_comm_agree(zoe_context *ctx, zoe_comm *comm, zoe_status mine)
         return mine != ZOE_OK ? mine : status;
     if (v.status == ZOE_PEER) /* of a rank that is none of the group */
         return zoe_fail(ctx, ZOE_PEER, "%s", text);
-    return zoe_fail(ctx, ZOE_PEER, "rank %zu: %s", zoe_comm_world_rank(comm, from), text);
+    const size_t failed = zoe_comm_world_rank(comm, from);
+    if (comm->member->blamed.rank == SIZE_MAX)
+        comm->member->blamed.rank = failed;
+    return zoe_fail(ctx, ZOE_PEER, "rank %zu: %s", failed, text);
 }

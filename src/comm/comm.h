@@ -30,6 +30,18 @@ void zoe_comm_group_free(zoe_comm *group); /* NULL is fine; not for the world */
 /* The number that a rank of the group has among all ranks, for messages to people. */
 size_t zoe_comm_world_rank(const zoe_comm *comm, size_t rank);
 
+/* Whose failure ended the work in common. */
+typedef struct zoe_culprit {
+    size_t rank; /* among all; SIZE_MAX: no failure is known */
+    bool gone;   /* it ended, or fell silent, without a word: others have noticed and told */
+    bool found;  /* every rank found it by itself, and says of which rank it is */
+} zoe_culprit;
+/* As far as this rank knows, the first one counting. */
+zoe_culprit zoe_comm_culprit(const zoe_comm *comm);
+/* Puts down what all ranks have found out about one of them, each by itself: no message is sent. rank: of
+ * the group. */
+void zoe_comm_blame(zoe_comm *comm, size_t rank);
+
 /* Share i of n things that are dealt to `parts` ranks in runs as even as can be, the first n mod
  * parts get one more. */
 typedef struct zoe_span {

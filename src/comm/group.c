@@ -49,6 +49,7 @@ zoe_status zoe_comm_over_with(zoe_context *ctx, zoe_comm **comm, zoe_transport *
     }
     zoe_member *member = m;
     member->transport = t;
+    member->blamed.rank = SIZE_MAX;
     *comm = c;
     **comm = (zoe_comm){.member = member, .size = t->size, .rank = t->rank, .closes = closes};
     return ZOE_OK;
@@ -100,6 +101,23 @@ void zoe_comm_fail(zoe_comm *comm, const char *message)
         zoe_transport *t = comm->member->transport;
         t->functions->fail(t, message);
     }
+}
+
+zoe_culprit zoe_comm_culprit(const zoe_comm *comm)
+{
+    if (!comm)
+        return (zoe_culprit){.rank = SIZE_MAX};
+    if (comm->member->blamed.rank != SIZE_MAX)
+        return comm->member->blamed;
+    zoe_transport *t = comm->member->transport;
+    return t->functions->culprit(t);
+}
+
+void zoe_comm_blame(zoe_comm *comm, size_t rank)
+{
+    if (comm && comm->member->blamed.rank == SIZE_MAX)
+        comm->member->blamed =
+            (zoe_culprit){.rank = zoe_comm_world_rank(comm, rank), .found = true};
 }
 
 zoe_traffic zoe_comm_traffic(const zoe_comm *comm)

@@ -12,6 +12,7 @@ typedef struct zoe_member {
     zoe_piece *pieces;
     double *values;
     size_t n_messages, n_pieces, n_values; /* what there is room for */
+    zoe_culprit blamed; /* whose failure was agreed on, or found by all; rank SIZE_MAX: nobody's */
 } zoe_member;
 
 struct zoe_comm {

@@ -69,6 +69,7 @@ struct zoe_world {
     size_t dead; /* the first rank that was killed; SIZE_MAX: none */
     double died;
     bool failed;
+    zoe_culprit culprit; /* and whose failure it is */
     bool broken;         /* messages were taken back, so that those left must not meet any more */
     char text[SENTENCE]; /* of the first failure */
 };
@@ -84,12 +85,13 @@ static void tell_all(zoe_world *w)
         pthread_cond_broadcast(&w->ranks[i].news);
 }
 
-static void fail_locked(zoe_world *w, size_t who, const char *message)
+static void fail_locked(zoe_world *w, zoe_culprit who, const char *message)
 {
     if (w->failed)
         return;
     w->failed = true;
-    snprintf(w->text, sizeof w->text, "rank %zu: %s", who, message);
+    w->culprit = who;
+    snprintf(w->text, sizeof w->text, "rank %zu: %s", who.rank, message);
     tell_all(w);
 }
 
@@ -97,7 +99,7 @@ static void fail_locked(zoe_world *w, size_t who, const char *message)
 static bool has_failed(zoe_world *w, double now)
 {
     if (w->dead != SIZE_MAX && now >= w->died + UNTIL_MISSED)
-        fail_locked(w, w->dead, "ended without a word");
+        fail_locked(w, (zoe_culprit){.rank = w->dead, .gone = true}, "ended without a word");
     return w->failed;
 }
 
@@ -385,8 +387,17 @@ static void fail(zoe_transport *transport, const char *message)
     thread_rank *r = (thread_rank *)transport;
     pthread_mutex_lock(&r->world->lock);
     if (!r->dead)
-        fail_locked(r->world, transport->rank, message);
+        fail_locked(r->world, (zoe_culprit){.rank = transport->rank}, message);
     pthread_mutex_unlock(&r->world->lock);
+}
+
+static zoe_culprit culprit(zoe_transport *transport)
+{
+    thread_rank *r = (thread_rank *)transport;
+    pthread_mutex_lock(&r->world->lock);
+    const zoe_culprit who = r->world->culprit;
+    pthread_mutex_unlock(&r->world->lock);
+    return who;
 }
 
 static void close_rank(zoe_transport *transport)
@@ -395,7 +406,7 @@ static void close_rank(zoe_transport *transport)
 }
 
 static const zoe_transport_functions functions = {
-    .start = start, .wait = wait_for, .fail = fail, .close = close_rank};
+    .start = start, .wait = wait_for, .fail = fail, .culprit = culprit, .close = close_rank};
 
 /* ---- worlds ---- */
 
@@ -441,7 +452,7 @@ zoe_status zoe_world_new(zoe_context *ctx, zoe_world **world, size_t size)
         return zoe_fail(ctx, ZOE_INVALID, "a world needs at least one rank");
     TRY(zoe_alloc_zero(ctx, &p, 1, sizeof(zoe_world), "ranks"));
     zoe_world *w = p;
-    w->dead = SIZE_MAX;
+    w->dead = w->culprit.rank = SIZE_MAX;
     if (pthread_mutex_init(&w->lock, NULL) != 0) {
         zoe_free(w);
         return zoe_fail(ctx, ZOE_NOMEM, "a world of %zu ranks: no mutex", size);

@@ -24,6 +24,7 @@ typedef struct zoe_transport_functions {
     zoe_status (*wait)(zoe_transport *t, void *ticket, bool (*cancelled)(void *user), void *user,
                        double *ended, char *text, size_t room);
     void (*fail)(zoe_transport *t, const char *message);
+    zoe_culprit (*culprit)(zoe_transport *t); /* of the failure that it ends everything with */
     void (*close)(zoe_transport *t);
 } zoe_transport_functions;
 
@@ -35,7 +36,7 @@ struct zoe_transport {
 
 /* A loadable module exports one function of this name and type. `abi` is ZOE_TRANSPORT_ABI of the
  * program: another one than the module's own is an error. */
-#define ZOE_TRANSPORT_ABI 1
+#define ZOE_TRANSPORT_ABI 2
 #define ZOE_TRANSPORT_ENTRY "zoe_transport_open"
 typedef zoe_status (*zoe_transport_open_fn)(zoe_transport **t, int abi, char *text, size_t room);
 

@@ -101,6 +101,15 @@ typedef struct zoe_checkpoint zoe_checkpoint;
 /* The pictures of a run. */
 typedef enum zoe_end { ZOE_FIRST, ZOE_LAST, ZOE_ENDS } zoe_end;
 
+/* The ranks on this rank's host, and what the others of them hold at once in each phase. Weights that
+ * all map are there once, and are no part of it. */
+typedef struct zoe_host {
+    size_t ranks;
+    size_t others[ZOE_PHASE_COUNT];
+    size_t
+        shards; /* parts of weights that only the others have; they may be dropped and read again */
+} zoe_host;
+
 /* The ranks of a run; see job/ranks.h. NULL groups: this rank is alone in it. */
 typedef struct zoe_ranks {
     zoe_comm *all;
@@ -109,7 +118,8 @@ typedef struct zoe_ranks {
     size_t branch, token;           /* place in cfg_group and in token_group */
     zoe_comm *cfg_group, *token_group;
     zoe_sequence sequence; /* of token_group */
-    bool audit;            /* for tests: decisions of step caches are compared */
+    zoe_host host;
+    bool audit; /* for tests: decisions of step caches are compared */
 } zoe_ranks;
 
 struct zoe_job {
@@ -275,9 +285,12 @@ bool zoe_job_makes_frames(const zoe_job_params *params);
 zoe_expert zoe_job_expert(const zoe_job *job, size_t step);
 /* Counts the steps of each expert and the passes of the run into job->plan. */
 void zoe_plan_steps(zoe_job *job);
+/* Before zoe_plan_bytes: finds which ranks are on one host, and what these hold together. All ranks call
+ * it. */
+zoe_status zoe_plan_share(zoe_context *ctx, zoe_job *job, const zoe_vae *vae);
 /* Fills in the bytes that are held at once in each phase, and holds them against params.memory or,
- * without it, against the machine. Errors: ZOE_NOMEM if memory does not suffice, with what would
- * fit. */
+ * without it, with those of the other ranks on this host against the machine. Errors: ZOE_NOMEM if
+ * memory does not suffice, with what would fit. */
 zoe_status zoe_plan_bytes(zoe_context *ctx, zoe_job *job, const zoe_vae *vae);
 /* params.memory of a job that is only to be looked at: whatever it takes, it is not refused. */
 #define ZOE_JOB_ENDLESS SIZE_MAX
@@ -325,9 +338,12 @@ zoe_status zoe_output_frames_close(zoe_output_frames *out);
 void zoe_output_frames_free(zoe_output_frames *out);
 
 /* With params.trace, from zoe_job_new on: records what this context does, and, at the end, writes what
- * all ranks recorded. A run that failed has no trace. */
+ * all ranks recorded. */
 zoe_status zoe_job_trace_begin(zoe_context *ctx, zoe_job *job);
 zoe_status zoe_job_trace_write(zoe_context *ctx, zoe_job *job);
+/* After a failure: writes what there is on the first rank, as the others cannot be asked any more. What
+ * goes wrong is a warning. */
+void zoe_job_trace_keep(zoe_context *ctx, zoe_job *job);
 void zoe_job_trace_end(zoe_job *job);
 
 zoe_status zoe_latents_write(zoe_context *ctx, const zoe_job *job);

@@ -210,15 +210,19 @@ static zoe_status look(zoe_context *ctx, zoe_job *job, zoe_vae **vae)
     return zoe_checkpoint_load(ctx, job);
 }
 
-/* What the run takes of this rank's machine. */
-static zoe_status plan(zoe_context *ctx, zoe_job *job, zoe_vae *vae)
+/* What is known of the run before it is known what it takes. */
+static zoe_status describe(zoe_context *ctx, zoe_job *job, zoe_vae *vae)
 {
-    const bool first = zoe_ranks_first(job);
-    if (first)
+    if (zoe_ranks_first(job))
         TRY(zoe_job_describe(ctx, job));
-    TRY(zoe_vae_set_ranks(ctx, vae, job->ranks.all, job->ranks.vae));
+    return zoe_vae_set_ranks(ctx, vae, job->ranks.all, job->ranks.vae);
+}
+
+/* What the run takes of this rank's machine. */
+static zoe_status plan(zoe_context *ctx, zoe_job *job, const zoe_vae *vae)
+{
     TRY(zoe_plan_bytes(ctx, job, vae));
-    if (!first)
+    if (!zoe_ranks_first(job))
         return ZOE_OK;
     TRY(zoe_preview_open(ctx, job));
     return zoe_space_check(ctx, job);
@@ -229,6 +233,8 @@ static zoe_status open_job(zoe_context *ctx, zoe_job *job, zoe_vae **vae)
     TRY(zoe_ranks_meet(ctx, job, look(ctx, job, vae)));
     TRY(zoe_ranks_compare(ctx, job));
     TRY(zoe_ranks_share_kept(ctx, job));
+    TRY(zoe_ranks_meet(ctx, job, describe(ctx, job, *vae)));
+    TRY(zoe_plan_share(ctx, job, *vae));
     TRY(zoe_ranks_meet(ctx, job, plan(ctx, job, *vae)));
     return zoe_ranks_share_pairs(ctx, job);
 }

@@ -284,12 +284,13 @@ void zoe_plan_count(zoe_context *ctx, const zoe_job *job, const zoe_vae *vae, zo
 typedef struct limit {
     size_t bytes;
     bool weights;
+    zoe_host host; /* what other ranks take of it; without weights alone */
 } limit;
 
 static limit find_limit(const zoe_job *job)
 {
-    return job->params.memory ? (limit){job->params.memory, true}
-                              : (limit){zoe_memory_bytes(), false};
+    return job->params.memory ? (limit){.bytes = job->params.memory, .weights = true}
+                              : (limit){.bytes = zoe_memory_bytes(), .host = job->ranks.host};
 }
 
 /* Does the phase take less if what can be streamed is? For small networks it does not. */
@@ -303,7 +304,8 @@ static size_t least_of(const need *n, limit l, size_t phase, size_t *weights)
 {
     const bool streamed = streaming_is_less(n, phase);
     *weights = !l.weights ? 0 : streamed ? n->least[phase] : n->weights[phase];
-    return sum(l.weights && streamed ? n->streaming[phase] : n->work[phase], *weights);
+    return sum(sum(l.weights && streamed ? n->streaming[phase] : n->work[phase], *weights),
+               l.host.others[phase]);
 }
 
 /* The phase that takes most of what the limit counts. */
@@ -320,10 +322,14 @@ static size_t most(const need *n, limit l, zoe_phase *phase)
     return bytes;
 }
 
+/* The other ranks on this host are thought to take as much as this one. */
 static bool fits(const counter *c, limit l, extent e)
 {
     zoe_phase phase;
     const need n = count(c, e);
+    for (size_t i = 0; i < ZOE_PHASE_COUNT && l.host.ranks > 1; i++)
+        if (!zoe_size_mul(&l.host.others[i], n.work[i], l.host.ranks - 1))
+            l.host.others[i] = SIZE_MAX;
     return most(&n, l, &phase) <= l.bytes;
 }
 
@@ -426,38 +432,46 @@ static zoe_status refuse(zoe_context *ctx, const counter *c, limit l, const need
                         "memory: the run takes %zu MiB %s (%s), %zu MiB are allowed; %s",
                         bytes / MIB + 1, phases[phase], weights_text(c->job, n, l, phase).text,
                         l.bytes / MIB, t.text);
-    return zoe_fail(
-        ctx, ZOE_NOMEM,
-        "memory: the run takes %zu MiB %s, besides the weights, this machine or its cgroup has %zu "
-        "MiB; %s; to try all the same, with swap, set a memory limit above the plan's "
-        "%zu MiB",
-        bytes / MIB + 1, phases[phase], l.bytes / MIB, t.text, c->job->plan.peak / MIB + 1);
+    char together[64] = "";
+    if (l.host.ranks > 1)
+        snprintf(together, sizeof together, " for the %zu ranks on this host", l.host.ranks);
+    return zoe_fail(ctx, ZOE_NOMEM,
+                    "memory: the run takes %zu MiB %s%s, besides the weights, this machine or its "
+                    "cgroup has %zu "
+                    "MiB; %s; to try all the same, with swap, set a memory limit above the plan's "
+                    "%zu MiB",
+                    bytes / MIB + 1, phases[phase], together, l.bytes / MIB, t.text,
+                    c->job->plan.peak / MIB + 1);
 }
 
 static zoe_status check_memory(zoe_context *ctx, const counter *c, const need *n)
 {
     zoe_phase phase;
     const limit l = find_limit(c->job);
-    const size_t machine = zoe_memory_bytes(), peak = c->job->plan.peak;
+    const size_t machine = zoe_memory_bytes(), peak = c->job->plan.host_peak;
+    char whose[64] = "the run takes";
     if (most(n, l, &phase) > l.bytes)
         return refuse(ctx, c, l, n);
+    if (c->job->plan.host_ranks > 1)
+        snprintf(whose, sizeof whose, "the %zu ranks on this host take", c->job->plan.host_ranks);
     if (peak > machine && c->job->params.memory != ZOE_JOB_ENDLESS)
         zoe_log(ctx, ZOE_WARNING,
-                "the run takes %zu MiB at its peak, this machine or its cgroup has %zu MiB: "
-                "weights will be read "
-                "from the disk again and again",
-                peak / MIB, machine / MIB);
+                "%s %zu MiB at %s peak, this machine or its cgroup has %zu MiB: weights will be "
+                "read from the disk again and again",
+                whose, peak / MIB, c->job->plan.host_ranks > 1 ? "their" : "its", machine / MIB);
     return ZOE_OK;
 }
 
 /* ---- what stays in memory ---- */
 
 /* What weights and work may take together before weights are streamed: the limit that was asked for,
- * else what is free. */
-static size_t room_for_weights(const zoe_job *job)
+ * else what is free and no other rank takes. */
+static size_t room_for_weights(const zoe_job *job, zoe_phase phase)
 {
     const size_t machine = zoe_memory_bytes(), available = zoe_memory_available();
-    return job->params.memory ? job->params.memory : available < machine ? available : machine;
+    const size_t here = available < machine ? available : machine;
+    const size_t others = job->ranks.host.others[phase];
+    return job->params.memory ? job->params.memory : here > others ? here - others : 0;
 }
 
 /* Chooses for a phase: everything stays if it fits, else as many of the layers as do, of which
@@ -466,7 +480,7 @@ static size_t choose(const zoe_job *job, const need *n, zoe_phase phase,
                      size_t (*held)(const zoe_job *, size_t), size_t most_layers,
                      zoe_residency *stay)
 {
-    const size_t room = room_for_weights(job), streaming = n->streaming[phase];
+    const size_t room = room_for_weights(job, phase), streaming = n->streaming[phase];
     stay->resident = stay->layers;
     if (sum(n->work[phase], n->weights[phase]) <= room || !streaming_is_less(n, phase) ||
         n->weights[phase] == 0)
@@ -500,6 +514,25 @@ static void tell_stay(zoe_context *ctx, const zoe_job *job, zoe_phase phase,
                         : "");
 }
 
+zoe_status zoe_plan_share(zoe_context *ctx, zoe_job *job, const zoe_vae *vae)
+{
+    const counter c = {.ctx = ctx, .job = job, .vae = vae};
+    const need n = count(&c, (extent){job->plan.frames, job->plan.height, job->plan.width});
+    return zoe_ranks_share_host(ctx, job, n.work,
+                                job->params.shard_weights ? n.weights[ZOE_PHASE_STEPS] : 0);
+}
+
+/* Of all ranks on this host: what maps the same weights has them once. */
+static size_t count_host_peak(const zoe_job *job)
+{
+    const zoe_host *h = &job->ranks.host;
+    size_t peak = 0;
+    for (size_t i = 0; i < ZOE_PHASE_COUNT; i++)
+        peak = larger(
+            peak, sum(sum(job->plan.bytes[i], h->others[i]), i == ZOE_PHASE_STEPS ? h->shards : 0));
+    return peak;
+}
+
 zoe_status zoe_plan_bytes(zoe_context *ctx, zoe_job *job, const zoe_vae *vae)
 {
     zoe_plan *plan = &job->plan;
@@ -524,6 +557,8 @@ zoe_status zoe_plan_bytes(zoe_context *ctx, zoe_job *job, const zoe_vae *vae)
         plan->bytes[i] = sum(held[i], streamed ? n.streaming[i] : n.work[i]);
         plan->peak = larger(plan->peak, plan->bytes[i]);
     }
+    plan->host_ranks = job->ranks.host.ranks;
+    plan->host_peak = count_host_peak(job);
     TRY(check_memory(ctx, &c, &n));
     tell_stay(ctx, job, ZOE_PHASE_TEXT, &plan->text_residency, "text encoder");
     tell_stay(ctx, job, ZOE_PHASE_STEPS, &plan->steps_residency, "transformer");

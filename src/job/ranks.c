@@ -2,6 +2,7 @@
 #include "job/ranks.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "job/step_cache.h"
 
@@ -321,29 +322,103 @@ static zoe_status compare_cards(zoe_context *ctx, const zoe_job *job, const card
     return ZOE_OK;
 }
 
-zoe_status zoe_ranks_compare(zoe_context *ctx, zoe_job *job)
+/* One thing of `bytes` bytes of every rank, in their order; free *all. filled: whether there is an own
+ * one. */
+static zoe_status gather_cards(zoe_context *ctx, const zoe_job *job, void **all, const void *own,
+                               size_t bytes, zoe_status filled)
 {
     const size_t n = job->ranks.count;
-    card own, *all;
-    void *cards = NULL, *sizes = NULL;
-    zoe_status status;
-    if (n == 1)
-        return ZOE_OK;
-    status = fill_card(ctx, job, &own);
+    void *sizes = NULL;
+    zoe_status status = filled;
+    *all = NULL;
     if (status == ZOE_OK)
-        status = zoe_alloc(ctx, &cards, n, sizeof own, "ranks");
+        status = zoe_alloc(ctx, all, n, bytes, "ranks");
     if (status == ZOE_OK)
         status = zoe_alloc(ctx, &sizes, n, sizeof(size_t), "ranks");
     TRY_GOTO(zoe_ranks_meet(ctx, job, status));
     for (size_t i = 0; i < n; i++)
-        ((size_t *)sizes)[i] = sizeof own;
-    all = cards;
-    TRY_GOTO(zoe_comm_gather(ctx, job->ranks.all, all, &own, sizes, "what ranks have"));
-    for (size_t i = 1; i < n && status == ZOE_OK; i++)
-        status = compare_cards(ctx, job, &all[0], &all[i], i);
+        ((size_t *)sizes)[i] = bytes;
+    status = zoe_comm_gather(ctx, job->ranks.all, *all, own, sizes, "what ranks have");
 done:
-    zoe_free(cards);
     zoe_free(sizes);
+    return status;
+}
+
+zoe_status zoe_ranks_compare(zoe_context *ctx, zoe_job *job)
+{
+    const size_t n = job->ranks.count;
+    card own;
+    void *cards;
+    if (n == 1)
+        return ZOE_OK;
+    zoe_status status = gather_cards(ctx, job, &cards, &own, sizeof own, fill_card(ctx, job, &own));
+    const card *all = cards;
+    for (size_t i = 1; i < n && status == ZOE_OK; i++) {
+        status = compare_cards(ctx, job, &all[0], &all[i], i);
+        if (status != ZOE_OK)
+            zoe_comm_blame(job->ranks.all, i);
+    }
+    zoe_free(cards);
+    return status;
+}
+
+/* ---- who is on one host? ---- */
+
+enum { HOST_TEXT = 256 };
+
+/* What one rank says of its host, and holds there. */
+typedef struct host_card {
+    char host[HOST_TEXT];
+    uint64_t bytes[ZOE_PHASE_COUNT], shards;
+} host_card;
+
+/* The system that was booted, and the name that it has here: machines may have one name, and containers
+ * with names of their own have limits of their own as well. */
+static void name_host(char host[HOST_TEXT])
+{
+    char name[HOST_TEXT - 64] = "", boot[40] = "";
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (f && !fgets(boot, sizeof boot, f))
+        boot[0] = '\0';
+    if (f)
+        fclose(f);
+    if (gethostname(name, sizeof name - 1) != 0)
+        name[0] = '\0';
+    boot[strcspn(boot, "\n")] = '\0';
+    snprintf(host, HOST_TEXT, "%s %s", boot, name);
+}
+
+static size_t sum(size_t a, size_t b)
+{
+    size_t n;
+    return zoe_size_add(&n, a, b) ? n : SIZE_MAX;
+}
+
+zoe_status zoe_ranks_share_host(zoe_context *ctx, zoe_job *job, const size_t bytes[ZOE_PHASE_COUNT],
+                                size_t shards)
+{
+    zoe_host *host = &job->ranks.host;
+    host_card own;
+    void *cards;
+    *host = (zoe_host){.ranks = 1};
+    if (job->ranks.count == 1)
+        return ZOE_OK;
+    memset(&own, 0, sizeof own);
+    name_host(own.host);
+    own.shards = shards;
+    for (size_t p = 0; p < ZOE_PHASE_COUNT; p++)
+        own.bytes[p] = bytes[p];
+    const zoe_status status = gather_cards(ctx, job, &cards, &own, sizeof own, ZOE_OK);
+    const host_card *all = cards;
+    for (size_t i = 0; i < job->ranks.count && status == ZOE_OK; i++) {
+        if (i == job->ranks.rank || strcmp(all[i].host, own.host) != 0)
+            continue;
+        host->ranks++;
+        host->shards = sum(host->shards, (size_t)all[i].shards);
+        for (size_t p = 0; p < ZOE_PHASE_COUNT; p++)
+            host->others[p] = sum(host->others[p], (size_t)all[i].bytes[p]);
+    }
+    zoe_free(cards);
     return status;
 }
 

@@ -47,6 +47,10 @@ zoe_status zoe_ranks_share_floats(zoe_context *ctx, const zoe_job *job, float **
 /* Before the first work in common: do all have the same request, model, pictures and instruction set?
  * ZOE_INVALID, with what the first rank that differs has. */
 zoe_status zoe_ranks_compare(zoe_context *ctx, zoe_job *job);
+/* What each rank holds at once in each phase, to all: fills in job->ranks.host. shards: its part of
+ * weights that are shared out, 0 if they are not. */
+zoe_status zoe_ranks_share_host(zoe_context *ctx, zoe_job *job, const size_t bytes[ZOE_PHASE_COUNT],
+                                size_t shards);
 /* What the first rank's checkpoint has, to all: contexts and condition as pointers that are no more than
  * flags until zoe_ranks_share_floats, steps done, and the seed. */
 zoe_status zoe_ranks_share_kept(zoe_context *ctx, zoe_job *job);

@@ -471,5 +471,8 @@ zoe_status zoe_job_run(zoe_context *ctx, zoe_job *job)
     zoe_checkpoint_name_parts(ctx, job, true);
     const zoe_status status = run(ctx, job);
     zoe_checkpoint_name_parts(ctx, job, false);
-    return zoe_ranks_tell(ctx, job->ranks.all, status);
+    zoe_ranks_tell(ctx, job->ranks.all, status);
+    if (status != ZOE_OK)
+        zoe_job_trace_keep(ctx, job);
+    return status;
 }

@@ -109,3 +109,15 @@ zoe_status zoe_job_trace_write(zoe_context *ctx, zoe_job *job)
         TRY(take_events(ctx, job, rank));
     return zoe_trace_write(ctx, job->trace, job->params.trace);
 }
+
+void zoe_job_trace_keep(zoe_context *ctx, zoe_job *job)
+{
+    if (!job->trace || !zoe_ranks_first(job))
+        return;
+    zoe_context_set_trace(job->traced, NULL);
+    zoe_context *aside = zoe_context_new(1); /* the job's has the sentence of the failure */
+    if (!aside || zoe_trace_write(aside, job->trace, job->params.trace) != ZOE_OK)
+        zoe_log(ctx, ZOE_WARNING, "no trace: %s",
+                aside ? zoe_context_message(aside) : "memory ran out");
+    zoe_context_free(aside);
+}

@@ -14,14 +14,15 @@ grep -q '^ *2  2 x 1 x 1 ' stdout || bad "CFG does not come first"
 zoe plan --ranks 8 --cfg-ranks 2 --ulysses 2 --ring 2 --vae-ranks 3 --memory 1M -- "$@"
 expect_code 0
 for text in '8 ranks: --cfg-ranks 2 --ulysses 2 --ring 2 --vae-ranks 3' '3 x 1 patches' 'bytes sent:' '- ring' '- Ulysses' \
-    'CFG a step' 'time, estimated:' 'too little, even with streamed weights'; do
+    'with all 8 ranks on this host: ' 'CFG a step' 'time, estimated:' 'too little, even with streamed weights'; do
     grep -qF -- "$text" stdout || bad "the plan lacks $text"
 done
 
 # The numbers may stand in the request, and tell how many ranks there are.
 zoe plan --json -- "$@" --cfg-ranks 2 --ulysses 2 --ring 1
 expect_code 0
-for text in '"ranks":4' '"cfg_ranks":2' '"ulysses":2' '"ring":1' '"vae_ranks":4' '"guided_step":' '"efficiency":'; do
+for text in '"ranks":4' '"cfg_ranks":2' '"ulysses":2' '"ring":1' '"vae_ranks":4' '"one_host_peak":' '"guided_step":' \
+    '"efficiency":'; do
     grep -qF -- "$text" stdout || bad "the object lacks $text"
 done
 expect_equal "lines" "$(wc -l <stdout | tr -d ' ')" 1

@@ -102,6 +102,7 @@ $("$TOOL" get stderr plan ulysses) $("$TOOL" get stderr plan ring) $("$TOOL" get
     expect_code 0
     expect_says '2 ranks: CFG 1 x Ulysses 1 x ring 2, VAE on 2'
     expect_says 'memory of each:'
+    expect_says '; 2 ranks on this host: '
     expect_no_files ring.mp4
 
     # Refusals: one sentence, whoever finds it.
@@ -116,6 +117,11 @@ $("$TOOL" get stderr plan ulysses) $("$TOOL" get stderr plan ring) $("$TOOL" get
     expect_equal "sentences" "$(sentences)" 1
     expect_says 'nowhere.png'
     expect_failed 3
+    # The words of a sentence are not what tells of which rank it is.
+    ranks 2 --model 'rank 1: nothing' --out r.mp4
+    expect_failed 3
+    expect_equal "sentences" "$(sentences)" 1
+    expect_says 'zoe: rank 0: rank 1: nothing'
     rm -f r.mp4 t.json
 
     # A pass that ranks share is measured as one row.

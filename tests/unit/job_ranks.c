@@ -272,7 +272,64 @@ static void test_other_request(void **state)
     for (size_t r = 0; r < 2; r++) {
         assert_int_equal(j->results[r].status, ZOE_INVALID);
         assert_non_null(strstr(j->results[r].message, "rank 1 was given another request"));
+        assert_int_equal(j->culprit[r].rank, 1);
+        assert_true(j->culprit[r].found);
     }
+    free(j);
+}
+
+/* ---- ranks on one host ---- */
+
+static zoe_plan seen[4];
+
+/* Looks at the plan, and goes no farther. */
+static zoe_status see_plan(zoe_context *ctx, zoe_job *job, size_t rank)
+{
+    seen[rank] = *zoe_job_plan(job);
+    return zoe_fail(ctx, ZOE_INTERNAL, "seen");
+}
+
+/* A video of which each of four ranks could hold its part, but the host not all four. */
+static void test_one_host(void **state)
+{
+    (void)state;
+    const size_t machine = zoe_memory_bytes();
+    case_job *j = case_job_new(ZOE_TEST_DATA);
+    case_set(j, 2, 2, 1, 0);
+    j->after = see_plan;
+    j->params.width = j->params.height = 1024;
+    j->params.memory = ZOE_JOB_ENDLESS;
+    for (j->params.frames = 5; j->params.frames < 100000;
+         j->params.frames = 2 * j->params.frames - 1) {
+        case_job_run(j);
+        for (size_t r = 0; r < j->ranks; r++)
+            assert_int_equal(seen[r].host_ranks, 4);
+        assert_true(seen[0].host_peak > seen[0].peak + 2 * seen[3].peak);
+        if (seen[0].host_peak > machine + machine / 8)
+            break;
+    }
+    if (seen[0].peak > machine || seen[0].host_peak <= machine) {
+        free(j);
+        skip(); /* a machine of another kind */
+    }
+    j->params.memory = 0;
+    case_job_run(j);
+    assert_int_equal(j->results[0].status, ZOE_NOMEM);
+    assert_non_null(
+        strstr(j->results[0].message, " for the 4 ranks on this host, besides the weights"));
+    /* What is suggested is for all four. */
+    const char *at = strstr(j->results[0].message, " MiB; ");
+    size_t frames = 0;
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, " MiB; %zu frame", &frames), 1);
+    assert_in_range(frames, 1, j->params.frames - 4);
+    j->params.frames = frames;
+    case_job_run(j);
+    assert_int_equal(seen[0].frames, frames);
+    /* A limit for each is taken by its word. */
+    j->params.memory = seen[0].peak;
+    case_job_run(j);
+    assert_string_equal(j->results[0].message, "seen");
     free(j);
 }
 
@@ -289,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_other_arithmetic),
         cmocka_unit_test(test_random_seed),
         cmocka_unit_test(test_other_request),
+        cmocka_unit_test(test_one_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

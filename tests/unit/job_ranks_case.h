@@ -33,6 +33,7 @@ typedef struct case_job {
     uint64_t frame_sum;   /* and a digest of their bytes */
     atomic_size_t strays; /* frames that another rank saw */
     zoe_cache_outcome outcome[RANKS_MOST];
+    zoe_culprit culprit[RANKS_MOST]; /* as the rank knows it at its end */
     uint64_t exchanges[RANKS_MOST], sent[RANKS_MOST];
     double begun;
 } case_job;
@@ -107,6 +108,7 @@ static zoe_status case_on_rank(zoe_context *ctx, zoe_comm *comm, size_t rank, vo
         j->outcome[rank] = *zoe_job_cache_outcome(job);
     j->exchanges[rank] = zoe_comm_traffic(comm).exchanges;
     j->sent[rank] = zoe_comm_traffic(comm).sent;
+    j->culprit[rank] = zoe_comm_culprit(comm);
     zoe_job_free(job);
     return status;
 }

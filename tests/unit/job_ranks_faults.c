@@ -11,7 +11,7 @@
 
 #include "job_ranks_case.h"
 
-static char folder[64], latents[96];
+static char folder[64], latents[96], trace[96];
 static const double SOON = 10.0; /* seconds */
 
 static case_job *new_job(void)
@@ -50,6 +50,21 @@ static void expect_resumable(const case_job *whole, size_t cfg, size_t ulysses)
     free(j);
 }
 
+/* Does the file begin and end as a whole trace does? It is gone afterwards. */
+static bool take_trace(const char *path)
+{
+    static const char head[] = "{\"displayTimeUnit\"", tail[] = "\n]}\n";
+    static char text[1 << 20];
+    FILE *f = fopen(path, "r");
+    const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        fclose(f);
+    unlink(path);
+    text[n] = '\0';
+    return n > sizeof head + sizeof tail && strncmp(text, head, sizeof head - 1) == 0 &&
+           strcmp(text + n - (sizeof tail - 1), tail) == 0 && strstr(text, "\"text\"");
+}
+
 /* The victim's own status, and that all others name it. */
 static void expect_told(const case_job *j, size_t victim, zoe_status own)
 {
@@ -61,6 +76,11 @@ static void expect_told(const case_job *j, size_t victim, zoe_status own)
             (r != victim && strncmp(result->message, name, strlen(name)) != 0))
             fail_msg("rank %zu (of exchange %zu of rank %zu): %s: %s", r, j->fault.exchange, victim,
                      zoe_status_name(result->status), result->message);
+        const zoe_culprit culprit = j->culprit[r];
+        if (r != victim && (culprit.rank != victim || culprit.found ||
+                            culprit.gone != (j->fault.kind == ZOE_FAULT_DEATH)))
+            fail_msg("rank %zu takes rank %zu for what failed, %zu is wanted", r, culprit.rank,
+                     victim);
     }
     expect_soon(j);
 }
@@ -173,6 +193,35 @@ static void test_not_finite(void **state)
     free(j);
 }
 
+/* What happened until then is in the trace of a run that did not come to its end. */
+static void test_trace(void **state)
+{
+    (void)state;
+    case_job *whole = new_job();
+    case_job_run(whole);
+    for (size_t i = 0; i < 4; i++) {
+        case_job *j = new_job();
+        j->params.trace = trace;
+        if (i == 0)
+            case_set(j, 1, 1, 1, 0);
+        if (i < 2) { /* interrupted */
+            j->stop_rank = i;
+            j->stop_step = 1;
+        } else {
+            j->fault = (zoe_fault){.kind = i == 2 ? ZOE_FAULT_DEATH : ZOE_FAULT_NOMEM,
+                                   .rank = i - 1,
+                                   .exchange = whole->exchanges[i - 1] * 3 / 4};
+        }
+        case_job_run(j);
+        for (size_t r = 0; r < j->ranks; r++)
+            assert_int_not_equal(j->results[r].status, ZOE_OK);
+        if (!take_trace(trace))
+            fail_msg("case %zu: no trace, or a part of one", i);
+        free(j);
+    }
+    free(whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,9 +231,11 @@ int main(void)
         cmocka_unit_test(test_delay),
         cmocka_unit_test(test_output),
         cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_trace),
     };
     snprintf(folder, sizeof folder, "/tmp/zoe-faults-%ld", (long)getpid());
     snprintf(latents, sizeof latents, "%s.safetensors", folder);
+    snprintf(trace, sizeof trace, "%s.json", folder);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove_folder();
     unlink(latents);

@@ -26,7 +26,8 @@ struct zoe_mpi_word {
     MPI_Request request;
     struct {
         int32_t kind;
-        uint64_t sent, received, lost;
+        int32_t gone; /* and culprit: the world's, as is lost */
+        uint64_t sent, received, lost, culprit;
         char text[ZOE_MPI_SENTENCE];
     } said;
 };
@@ -52,6 +53,8 @@ static void say(zoe_mpi_world *w, size_t to, word_kind kind)
     word->said.sent = w->peers[to].sent;
     word->said.received = w->peers[to].received;
     word->said.lost = w->lost;
+    word->said.culprit = w->culprit.rank;
+    word->said.gone = w->culprit.gone;
     if (kind == FAILED)
         bytes += (size_t)snprintf(word->said.text, sizeof word->said.text, "%s", w->failure) + 1;
     if (MPI_Isend(&word->said, (int)bytes, MPI_BYTE, (int)to, TAG_CONTROL, MPI_COMM_WORLD,
@@ -102,9 +105,20 @@ void zoe_mpi_control_free(zoe_mpi_world *w)
 void zoe_mpi_check_peer(zoe_mpi_world *w, size_t peer)
 {
     const zoe_mpi_peer *p = &w->peers[peer];
-    if (p->closed && (p->received > p->will_send || p->sent > p->will_take))
-        zoe_mpi_fail(w, true, false, SIZE_MAX,
-                     "rank %zu has ended, though this rank was to exchange more with it", peer);
+    if (p->closed && (p->received > p->will_send || p->sent > p->will_take)) {
+        zoe_mpi_kind kind = zoe_mpi_ours(w);
+        kind.culprit = (zoe_culprit){.rank = peer, .gone = true};
+        zoe_mpi_fail(w, kind, "rank %zu has ended, though this rank was to exchange more with it",
+                     peer);
+    }
+}
+
+/* The failure of which a word tells. */
+static zoe_mpi_kind told(const zoe_mpi_word *word)
+{
+    return (zoe_mpi_kind){
+        .lost = (size_t)word->said.lost,
+        .culprit = {.rank = (size_t)word->said.culprit, .gone = word->said.gone != 0}};
 }
 
 static void hear(zoe_mpi_world *w, size_t from)
@@ -115,7 +129,7 @@ static void hear(zoe_mpi_world *w, size_t from)
     case FAILED:
         peer->heard = true;
         w->heard->said.text[ZOE_MPI_SENTENCE - 1] = '\0';
-        zoe_mpi_fail(w, false, false, (size_t)w->heard->said.lost, "%s", w->heard->said.text);
+        zoe_mpi_fail(w, told(w->heard), "%s", w->heard->said.text);
         say(w, from, HEARD);
         break;
     case HEARD: peer->heard = true; break;
@@ -165,9 +179,12 @@ static void watch(zoe_mpi_world *w)
     }
     /* A process that was stopped itself cannot blame others for what it has not heard. */
     w->silence += gone < 0.5 ? gone : 0.5;
-    if (w->patience > 0.0 && !w->farewell && w->silence > w->patience)
-        zoe_mpi_fail(w, true, false, watched(w), "rank %zu has not been heard of for %.0f s",
-                     watched(w), w->patience);
+    if (w->patience > 0.0 && !w->farewell && w->silence > w->patience) {
+        zoe_mpi_kind kind = zoe_mpi_ours(w);
+        kind.lost = watched(w);
+        kind.culprit = (zoe_culprit){.rank = watched(w), .gone = true};
+        zoe_mpi_fail(w, kind, "rank %zu has not been heard of for %.0f s", watched(w), w->patience);
+    }
 }
 
 bool zoe_mpi_control(zoe_mpi_world *w)

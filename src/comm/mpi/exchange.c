@@ -117,10 +117,13 @@ static void check_part(zoe_mpi_world *w, const zoe_mpi_part *p, const MPI_Status
     if (!p->receive)
         return;
     MPI_Get_count(status, MPI_BYTE, &bytes);
-    if (class == MPI_ERR_TRUNCATE || bytes != p->bytes || (!p->data && p->announced != p->whole))
-        zoe_mpi_fail(w, true, true, SIZE_MAX,
+    if (class == MPI_ERR_TRUNCATE || bytes != p->bytes || (!p->data && p->announced != p->whole)) {
+        zoe_mpi_kind kind = zoe_mpi_ours(w);
+        kind.internal = true;
+        zoe_mpi_fail(w, kind,
                      "rank %d sent another number of bytes than the %zu that were expected",
                      p->peer, p->whole);
+    }
 }
 
 /* Whether requests of the ticket have come to an end. */

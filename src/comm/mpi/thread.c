@@ -21,18 +21,19 @@ double zoe_mpi_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-void zoe_mpi_fail(zoe_mpi_world *w, bool own, bool internal, size_t lost, const char *format, ...)
+void zoe_mpi_fail(zoe_mpi_world *w, zoe_mpi_kind kind, const char *format, ...)
 {
     pthread_mutex_lock(&w->lock);
     if (!w->failed) {
         va_list args;
         w->failed = true;
-        w->own = own;
-        w->internal = internal;
-        w->lost = lost;
+        w->own = kind.own;
+        w->internal = kind.internal;
+        w->lost = kind.lost;
+        w->culprit = kind.culprit;
         w->prefix = 0;
         /* Of a rank that has vanished, everyone says the same. */
-        if (own && lost == SIZE_MAX)
+        if (kind.own && kind.lost == SIZE_MAX)
             w->prefix = (size_t)snprintf(w->failure, sizeof w->failure, "rank %zu: ", w->base.rank);
         va_start(args, format);
         vsnprintf(w->failure + w->prefix, sizeof w->failure - w->prefix, format, args);
@@ -48,7 +49,7 @@ void zoe_mpi_fail_mpi(zoe_mpi_world *w, int error, const char *doing)
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     MPI_Error_string(error, text, &length);
-    zoe_mpi_fail(w, true, false, SIZE_MAX, "MPI failed in %s: %s", doing, text);
+    zoe_mpi_fail(w, zoe_mpi_ours(w), "MPI failed in %s: %s", doing, text);
 }
 
 static void enter(zoe_mpi_world *w, zoe_mpi_phase phase)
@@ -63,10 +64,12 @@ static void enter(zoe_mpi_world *w, zoe_mpi_phase phase)
 
 static bool begin(zoe_mpi_world *w)
 {
+    const zoe_mpi_kind none = {.lost = SIZE_MAX,
+                               .culprit = {.rank = SIZE_MAX}}; /* nobody to tell */
     int already = 0, provided = 0, size = 0, rank = 0;
     MPI_Initialized(&already);
     if (already) {
-        zoe_mpi_fail(w, false, false, SIZE_MAX, "this process has already started MPI by itself");
+        zoe_mpi_fail(w, none, "this process has already started MPI by itself");
         return false;
     }
     int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
@@ -81,7 +84,7 @@ static bool begin(zoe_mpi_world *w)
         return false;
     }
     if (provided < MPI_THREAD_FUNNELED) {
-        zoe_mpi_fail(w, false, false, SIZE_MAX,
+        zoe_mpi_fail(w, none,
                      "this MPI was built for programs without threads (it has no "
                      "MPI_THREAD_FUNNELED)");
         return false;
@@ -89,7 +92,7 @@ static bool begin(zoe_mpi_world *w)
     w->base.size = (size_t)size;
     w->base.rank = (size_t)rank;
     if (!zoe_mpi_control_open(w)) {
-        zoe_mpi_fail(w, false, false, SIZE_MAX, "no memory to start MPI");
+        zoe_mpi_fail(w, none, "no memory to start MPI");
         return false;
     }
     return true;
@@ -161,8 +164,11 @@ static bool turn(zoe_mpi_world *w)
     }
     moved |= zoe_mpi_advance(w);
     moved |= zoe_mpi_control(w);
-    if (closing && w->active.first)
-        zoe_mpi_fail(w, true, false, SIZE_MAX, "ended in the midst of an exchange");
+    if (closing && w->active.first) {
+        zoe_mpi_kind without_word = zoe_mpi_ours(w);
+        without_word.culprit.gone = true;
+        zoe_mpi_fail(w, without_word, "ended in the midst of an exchange");
+    }
 
     pthread_mutex_lock(&w->lock);
     const bool failed = w->failed;

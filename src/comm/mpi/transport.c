@@ -84,7 +84,7 @@ static zoe_status wait(zoe_transport *transport, void *ticket, bool (*cancelled)
         /* The messages can be taken back only with everything else. */
         interrupted = true;
         pthread_mutex_unlock(&w->lock);
-        zoe_mpi_fail(w, true, false, SIZE_MAX, "interrupted");
+        zoe_mpi_fail(w, zoe_mpi_ours(w), "interrupted");
         pthread_mutex_lock(&w->lock);
     }
     w->waiting--;
@@ -104,10 +104,19 @@ static zoe_status wait(zoe_transport *transport, void *ticket, bool (*cancelled)
 static void fail(zoe_transport *transport, const char *message)
 {
     zoe_mpi_world *w = world_of(transport);
-    zoe_mpi_fail(w, true, false, SIZE_MAX, "%s", message);
+    zoe_mpi_fail(w, zoe_mpi_ours(w), "%s", message);
     pthread_mutex_lock(&w->lock);
     w->known = true;
     pthread_mutex_unlock(&w->lock);
+}
+
+static zoe_culprit culprit(zoe_transport *transport)
+{
+    zoe_mpi_world *w = world_of(transport);
+    pthread_mutex_lock(&w->lock);
+    const zoe_culprit who = w->failed ? w->culprit : (zoe_culprit){.rank = SIZE_MAX};
+    pthread_mutex_unlock(&w->lock);
+    return who;
 }
 
 static void world_free(zoe_mpi_world *w)
@@ -139,7 +148,7 @@ static void close_world(zoe_transport *transport)
 }
 
 static const zoe_transport_functions functions = {
-    .start = start, .wait = wait, .fail = fail, .close = close_world};
+    .start = start, .wait = wait, .fail = fail, .culprit = culprit, .close = close_world};
 
 /* Signals that people and launchers send are the program's business. */
 static int start_thread(zoe_mpi_world *w)

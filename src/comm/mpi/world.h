@@ -72,6 +72,7 @@ typedef struct zoe_mpi_world {
     bool closing;
     bool failed, own, internal; /* own: this rank tells the others */
     bool known;                 /* the program has learnt of it */
+    zoe_culprit culprit;        /* whose failure it is */
     size_t lost;                /* the rank that has vanished, or SIZE_MAX */
     size_t prefix;              /* bytes of "rank N: " before the sentence */
     char failure[ZOE_MPI_SENTENCE];
@@ -94,11 +95,21 @@ typedef struct zoe_mpi_world {
 void *zoe_mpi_run(void *world);
 /* Seconds of the monotonic clock, as zoe_now. */
 double zoe_mpi_now(void);
-/* Notes the world's failure, if it is the first. own: the others are to be told, by this rank.
- * internal: it is the fault of the exchange at hand. lost: a rank that cannot be told, or SIZE_MAX.
- * Any thread, without the lock. */
-void zoe_mpi_fail(zoe_mpi_world *w, bool own, bool internal, size_t lost, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+/* What kind of failure it is. */
+typedef struct zoe_mpi_kind {
+    bool own;      /* the others are to be told, by this rank */
+    bool internal; /* it is the fault of the exchange at hand */
+    size_t lost;   /* a rank that cannot be told, or SIZE_MAX */
+    zoe_culprit culprit;
+} zoe_mpi_kind;
+/* One of this rank. */
+static inline zoe_mpi_kind zoe_mpi_ours(const zoe_mpi_world *w)
+{
+    return (zoe_mpi_kind){.own = true, .lost = SIZE_MAX, .culprit = {.rank = w->base.rank}};
+}
+/* Notes the world's failure, if it is the first. Any thread, without the lock. */
+void zoe_mpi_fail(zoe_mpi_world *w, zoe_mpi_kind kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* The same for an error of MPI itself, in `doing`. */
 void zoe_mpi_fail_mpi(zoe_mpi_world *w, int error, const char *doing);
 
