@@ -57,6 +57,7 @@ extern const zoe_command zoe_convert_command;
 extern const zoe_command zoe_doctor_command;
 extern const zoe_command zoe_bench_command;
 extern const zoe_command zoe_preview_fit_command;
+extern const zoe_command zoe_op_command;
 extern const zoe_command zoe_version_command;
 extern const zoe_command zoe_completion_command;
 

@@ -44,6 +44,7 @@ const zoe_command *const zoe_commands[] = {
     &zoe_doctor_command,
     &zoe_bench_command,
     &zoe_preview_fit_command,
+    &zoe_op_command,
     &zoe_version_command,
     &zoe_completion_command,
     &help_command,

@@ -40,7 +40,7 @@ expect_code 0
 # Processes that do not work together.
 try_apart() {
     # What one does by itself.
-    for command in sweep calibrate plan convert preview-fit nonsense; do
+    for command in sweep calibrate plan convert preview-fit op nonsense; do
         said="$mpirun -n 3 zoe $command"
         "$mpirun" -n 3 "$ZOE" $command --out r.mp4 >stdout 2>stderr
         code=$?

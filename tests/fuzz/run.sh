@@ -17,7 +17,7 @@ folders() { sed -n "s/^zoe_fuzz($1 [a-z]* \(.*\))\$/\1/p" "$here/CMakeLists.txt"
 # What one target needs beside the rest. The words of a format help the search; several targets may share them.
 options() {
     case $1 in
-    safetensors | shards | config | record | wan | folder) echo "-dict=$here/dict/json.dict" ;;
+    safetensors | shards | config | record | wan | folder | proto) echo "-dict=$here/dict/json.dict" ;;
     yaml) echo "-dict=$here/dict/yaml.dict" ;;
     lora) echo "-dict=$here/dict/lora.dict" ;;
     options) echo "-dict=$here/dict/options.dict -close_fd_mask=2" ;; # it talks on standard error
