@@ -2,12 +2,12 @@
 # is. No header or library of Python or PyTorch is needed: the functions that torch gives are in a library without
 # content that bears the name of torch's own, so that the one that the process has loaded is found.
 set(python_folder ${CMAKE_BINARY_DIR}/python/zoetrope)
-file(GLOB python_files CONFIGURE_DEPENDS python/zoetrope/*.py)
+file(GLOB python_files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/python/zoetrope
+    python/zoetrope/*.py python/zoetrope/patch/*.py)
 file(GLOB torch_sources CONFIGURE_DEPENDS python/csrc/*.c)
-file(MAKE_DIRECTORY ${python_folder})
+file(MAKE_DIRECTORY ${python_folder}/patch)
 foreach(file ${python_files})
-    get_filename_component(name ${file} NAME)
-    file(CREATE_LINK ${file} ${python_folder}/${name} SYMBOLIC)
+    file(CREATE_LINK ${CMAKE_SOURCE_DIR}/python/zoetrope/${file} ${python_folder}/${file} SYMBOLIC)
 endforeach()
 
 # Without a version in its name: a wheel has no links.

@@ -6,12 +6,21 @@ What each operator computes stands in the headers include/zoetrope/op/*.h.
 """
 import ctypes
 import enum
+import importlib
 import os
 import threading
 
 import numpy
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name):
+    """patch and unpatch need torch, which importing this module does not."""
+    if name in ("patch", "unpatch"):
+        module = importlib.import_module(".patch", __name__)
+        return module if name == "patch" else module.unpatch
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class RmsOrder(enum.IntEnum):
