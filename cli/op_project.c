@@ -2,7 +2,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +76,25 @@ static void put_arguments(FILE *to, const zoe_proto *p, bool types)
         putc('=', to);
         put_value(to, a, "True", "False");
     }
+}
+
+/* What a call must give besides tensors and flags, as a dict of Python. Without a default a number is 1. */
+static void put_attributes(FILE *to, const zoe_proto *p)
+{
+    const char *between = "";
+    putc('{', to);
+    for (size_t i = 0; i < p->attrs; i++) {
+        const zoe_proto_attr *a = &p->attr[i];
+        if (a->kind == ZOE_PROTO_BOOL || all_have_values(p, p->inputs, i))
+            continue;
+        fprintf(to, "%s\"%s\": ", between, a->name);
+        between = ", ";
+        if (a->has_value)
+            put_value(to, a, "True", "False");
+        else
+            fputs(a->kind == ZOE_PROTO_FLOAT ? "1.0" : "1", to);
+    }
+    putc('}', to);
 }
 
 static void put_schema(FILE *to, const zoe_proto *p)
@@ -248,6 +266,16 @@ static void put_variant(FILE *to, const zoe_proto *p, size_t combination, size_t
     }
 }
 
+/* A flag that is a macro of C already would change what the headers mean. */
+static void put_guard(FILE *to, const zoe_proto *p, size_t flag)
+{
+    fputs("#ifdef ", to);
+    put_flag(to, p, flag);
+    fputs("\n#error \"the flag ", to);
+    put_flag(to, p, flag);
+    fputs(" is a macro of C already: choose another name in the prototype\"\n#endif\n", to);
+}
+
 static void put_variants(FILE *to, const zoe_proto *p)
 {
     const size_t sets = (size_t)1 << p->flags;
@@ -257,6 +285,8 @@ static void put_variants(FILE *to, const zoe_proto *p)
             " * A kernel is called %s_COMBINATION_FLAGS. */\n"
             "#include \"op.h\"\n#include \"proto.h\"\n#include \"tile.h\"\n",
             p->name, p->name, p->name);
+    for (size_t f = 0; f < p->flags; f++)
+        put_guard(to, p, f);
     for (size_t c = 0; c < p->combinations; c++)
         for (size_t f = 0; f < sets; f++)
             put_variant(to, p, c, f);
@@ -270,59 +300,53 @@ static void put_variants(FILE *to, const zoe_proto *p)
     fputs("};\n", to);
 }
 
-/* The prototype in msopgen's full form. */
-static json_t *tensor_json(const zoe_proto *p, const zoe_proto_tensor *t)
+/* The prototype in msopgen's full form. Names have letters, digits and '_' alone: nothing needs an escape. */
+static void put_tensor_json(FILE *to, const zoe_proto *p, const zoe_proto_tensor *t)
 {
-    json_t *format = json_array(), *type = json_array();
-    for (size_t c = 0; c < p->combinations; c++) {
-        json_array_append_new(format, json_string(t->format[c]));
-        json_array_append_new(type, json_string(type_word(t->type[c], "fp16", "bf16", "float")));
-    }
-    return json_pack("{s:s, s:s, s:o, s:o}", "name", t->name, "param_type",
-                     t->optional ? "optional" : "required", "format", format, "type", type);
+    fprintf(to, "{\"name\": \"%s\", \"param_type\": \"%s\", \"format\": [", t->name,
+            t->optional ? "optional" : "required");
+    for (size_t c = 0; c < p->combinations; c++)
+        fprintf(to, "%s\"%s\"", c ? ", " : "", t->format[c]);
+    fputs("], \"type\": [", to);
+    for (size_t c = 0; c < p->combinations; c++)
+        fprintf(to, "%s\"%s\"", c ? ", " : "", type_word(t->type[c], "fp16", "bf16", "float"));
+    fputs("]}", to);
 }
 
-static json_t *attr_json(const zoe_proto_attr *a)
+static void put_attr_json(FILE *to, const zoe_proto_attr *a)
 {
-    char *text = NULL;
-    size_t size = 0;
-    json_t *found = json_pack("{s:s, s:s, s:s}", "name", a->name, "param_type",
-                              a->has_value ? "optional" : "required", "type", kind_words[a->kind]);
-    FILE *to = a->has_value ? open_memstream(&text, &size) : NULL;
-    if (to) {
+    fprintf(to, "{\"name\": \"%s\", \"param_type\": \"%s\", \"type\": \"%s\"", a->name,
+            a->has_value ? "optional" : "required", kind_words[a->kind]);
+    if (a->has_value) {
+        fputs(", \"default_value\": \"", to);
         put_value(to, a, "true", "false");
-        fclose(to);
-        json_object_set_new(found, "default_value", json_string(text));
-        free(text);
+        putc('"', to);
     }
-    return found;
+    putc('}', to);
 }
 
-/* A list of objects, each on a line of its own. */
-static void put_list(FILE *to, const char *name, json_t *list, bool last)
+/* A list, each tensor on a line of its own. */
+static void put_tensors_json(FILE *to, const zoe_proto *p, const char *name, size_t first, size_t n)
 {
-    const size_t n = json_array_size(list);
     fprintf(to, "        \"%s\": [", name);
     for (size_t i = 0; i < n; i++) {
         fputs(i ? ",\n            " : "\n            ", to);
-        json_dumpf(json_array_get(list, i), to, 0);
+        put_tensor_json(to, p, &p->tensor[first + i]);
     }
-    fprintf(to, "%s]%s\n", n ? "\n        " : "", last ? "" : ",");
-    json_decref(list);
+    fputs("\n        ],\n", to);
 }
 
 static void put_json(FILE *to, const zoe_proto *p)
 {
-    json_t *inputs = json_array(), *outputs = json_array(), *attrs = json_array();
-    for (size_t i = 0; i < p->inputs + p->outputs; i++)
-        json_array_append_new(i < p->inputs ? inputs : outputs, tensor_json(p, &p->tensor[i]));
-    for (size_t i = 0; i < p->attrs; i++)
-        json_array_append_new(attrs, attr_json(&p->attr[i]));
     fprintf(to, "[\n    {\n        \"op\": \"%s\",\n        \"language\": \"cpp\",\n", p->title);
-    put_list(to, "input_desc", inputs, false);
-    put_list(to, "output_desc", outputs, false);
-    put_list(to, "attr", attrs, true);
-    fputs("    }\n]\n", to);
+    put_tensors_json(to, p, "input_desc", 0, p->inputs);
+    put_tensors_json(to, p, "output_desc", p->inputs, p->outputs);
+    fputs("        \"attr\": [", to);
+    for (size_t i = 0; i < p->attrs; i++) {
+        fputs(i ? ",\n            " : "\n            ", to);
+        put_attr_json(to, &p->attr[i]);
+    }
+    fprintf(to, "%s]\n    }\n]\n", p->attrs ? "\n        " : "");
 }
 
 /* ---- templates ---- */
@@ -358,6 +382,8 @@ static bool put_word(FILE *to, const zoe_proto *p, const char *word, size_t n,
         put_schema(to, p);
     else if (n == strlen("parameters") && memcmp(word, "parameters", n) == 0)
         put_arguments(to, p, false);
+    else if (n == strlen("attributes") && memcmp(word, "attributes", n) == 0)
+        put_attributes(to, p);
     else
         return false;
     return true;
@@ -481,8 +507,9 @@ static zoe_status write_printed(project *w, const char *name,
         put_template(to, w->proto, from);
     else
         put(to, w->proto);
+    /* Where there is no memory for the last bytes, glibc closes with success and without a text. */
     const bool failed = ferror(to) != 0;
-    const zoe_status status = fclose(to) != 0 || failed
+    const zoe_status status = fclose(to) != 0 || failed || !text
                                   ? zoe_fail(w->ctx, ZOE_NOMEM, "%s: no memory for its text", name)
                                   : write_file(w, name, text, size);
     free(text);

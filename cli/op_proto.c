@@ -97,6 +97,9 @@ static const char *const reserved[] = {
 static const char *const reserved_beginnings[] = {"attr_", "dtype_",  "flag_", "input_",
                                                   "op_",   "output_", "tile_", NULL};
 
+/* Files of a project, an attribute that torch.ops.custom has itself, and torch's own library. */
+static const char *const reserved_operators[] = {"name", "proto", "torch_cpu", "variants", NULL};
+
 static void lower(char *to, const char *from)
 {
     do
@@ -537,10 +540,11 @@ static zoe_status read_op(reader *r, zoe_proto *p, json_t *op, const char *op_at
     at(r, "%sop", op_at);
     TRY(read_name(r, p->title, json_object_get(op, "op")));
     snake_case(p->name, p->title);
-    if (is_one_of(p->name, reserved) || strlen(p->name) >= ZOE_PROTO_NAME)
+    if (is_one_of(p->name, reserved) || is_one_of(p->name, reserved_operators) ||
+        strlen(p->name) >= ZOE_PROTO_NAME)
         return refuse(r, ZOE_FORMAT, json_object_get(op, "op"),
-                      "another name: it must be no word of C or Python, and have at most 63 "
-                      "letters in snake case");
+                      "another name: it must be no word of C, Python, torch or the project, and "
+                      "have at most 63 letters in snake case");
     at(r, "%.*s", (int)(strlen(op_at) - (*op_at != '\0')), op_at);
     TRY(check_members(r, op, members));
     const json_t *language = json_object_get(op, "language");
@@ -606,6 +610,11 @@ zoe_status zoe_proto_parse(zoe_context *ctx, zoe_proto *proto, const char *text,
 {
     reader r = {.ctx = ctx, .file = file};
     json_error_t error;
+    static const char mark[] = "\xef\xbb\xbf"; /* that some editors put before UTF-8 */
+    if (size >= strlen(mark) && memcmp(text, mark, strlen(mark)) == 0) {
+        text += strlen(mark);
+        size -= strlen(mark);
+    }
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!root) { /* without memory, jansson finds syntax errors where there are none */
         TRY(zoe_alloc_probe(ctx, size, file));

@@ -23,7 +23,7 @@ for file in README.md CMakeLists.txt rmsnorm_custom.json op_host/rmsnorm_custom.
     expect_files "rmsnorm_custom/$file"
 done
 # No word of the templates is left, and no place of this machine.
-! grep -rnE '@(op|OP|schema|parameters|(first_)?(in|out)put|(FIRST_)?(IN|OUT)PUT)@' rmsnorm_custom || bad "a word was left"
+! grep -rnE '@(op|OP|schema|parameters|attributes|(first_)?(in|out)put|(FIRST_)?(IN|OUT)PUT)@' rmsnorm_custom || bad "a word was left"
 ! grep -rn "$work" rmsnorm_custom || bad "a path of this machine"
 
 # The prototype that the project holds gives the same project.
@@ -87,6 +87,55 @@ if command -v cmake >/dev/null; then
         cmake --build many >>log 2>&1 || bad "$(tail -n 5 log)"
     expect_files many/libmany_things.so
 fi
+grep -q 'ATTRIBUTES = ({"count": 1},)' many_things/tests/reference.py ||
+    bad "no value for a required attribute"
+grep -q '^ATTRIBUTES = ({},)' rmsnorm_custom/tests/reference.py || bad "a value for an attribute that has a default"
+
+# Names that are targets of CMake, of the project or of the system.
+for pair in All:all Help:help M:m C:c EditCache:edit_cache TorchStub:torch_stub KernelsAvx2:kernels_avx2 Op:op Tile:tile; do
+    name=${pair#*:}
+    proto p.json "${pair%:*}" "$X" "$Y"
+    zoe op new p.json
+    expect_code 0
+    if command -v cmake >/dev/null; then
+        CFLAGS=-Werror cmake -DCMAKE_BUILD_TYPE=Debug -S "$name" -B "$name/build" >log 2>&1 &&
+            cmake --build "$name/build" >>log 2>&1 || bad "$name: $(tail -n 5 log)"
+        expect_files "$name/build/lib$name.so"
+    fi
+done
+
+# op_host may say tile_round; a function that nobody has is found when it is built, not when it is loaded.
+if command -v cmake >/dev/null; then
+    # built WHAT: op with `tiling->scratch =` so
+    built() {
+        sed "s/tiling->scratch = .*/tiling->scratch = $1;/" kept.c >op/op_host/op.c
+        cmake --build op/build >log 2>&1
+    }
+    cp op/op_host/op.c kept.c
+    built '2 * tile_round(tiling->width)' || bad "tile_round: $(tail -n 5 log)"
+    ! built 'tile_rounded(tiling->width)' || bad "a function without a declaration was compiled"
+    grep -q tile_rounded log || bad "nothing of tile_rounded: $(tail -n 5 log)"
+    sed -i 's/^bool op_infer/size_t missing(void);\n&/' kept.c
+    ! built 'missing()' || bad "a function without a definition was linked"
+    grep -q missing log || bad "nothing of missing: $(tail -n 5 log)"
+fi
+
+# A flag that is a macro of C is refused by name, with every compiler.
+for name in m_pi size_max fp_nan int64_max; do
+    proto p.json Flagged "$X" "$Y" "{\"name\": \"$name\", \"type\": \"bool\", \"default\": true}"
+    zoe op new p.json --out "flag_$name"
+    expect_code 0
+    command -v cmake >/dev/null || continue
+    ! { cmake -S "flag_$name" -B "flag_$name/build" && cmake --build "flag_$name/build"; } >log 2>&1 ||
+        bad "$name was built"
+    grep -qi "the flag $name is a macro of C" log || bad "$name: $(tail -n 5 log)"
+done
+
+# Some editors put a mark before UTF-8.
+{ printf '\357\273\277'; cat "$EXAMPLES/custom_op/rmsnorm/rmsnorm_custom.json"; } >marked.json
+zoe op new marked.json --out marked
+expect_code 0
+diff -r rmsnorm_custom marked >diff.txt || bad "a mark before the prototype: $(head -c 300 diff.txt)"
 for pair in RMSNorm:rms_norm RmsNormZoe:rms_norm_zoe Conv2D:conv2d AddN:add_n x1y:x1y; do
     proto p.json "${pair%:*}" "$X" "$Y"
     zoe op new p.json
@@ -141,7 +190,8 @@ head -c 2000000 /dev/zero | tr '\0' ' ' >p.json
 refused 3 'longer than'
 echo '{"op": "Thing", "inputs": [], "outputs": []}' >p.json
 refused 3 'a member "inputs"' 'input_desc, output_desc and attr'
-for name in '' 3x 'a b' ../../etc '/tmp/x' 'é' for int float "$(awk 'BEGIN { for (i = 0; i < 64; i++) printf "a" }')"; do
+for name in '' 3x 'a b' ../../etc '/tmp/x' 'é' for int float Variants proto Name TorchCpu \
+    "$(awk 'BEGIN { for (i = 0; i < 64; i++) printf "a" }')"; do
     proto p.json "$name" "$X" "$Y"
     refused 3 'op is'
 done
@@ -201,6 +251,19 @@ expect_code 3
 expect_says nothing.json
 zoe op new .
 expect_code 3
+mkfifo pipe
+zoe op new pipe
+expect_code 3
+zoe op new /dev/null
+expect_code 3
+# What cannot be written whole leaves nothing.
+said="zoe op new under a limit of the size of files"
+(ulimit -f 8; exec "$ZOE" op new "$EXAMPLES/custom_op/rmsnorm/rmsnorm_custom.json" --out limited >stdout 2>stderr)
+code=$?
+expect_code 1
+expect_says 'File too large'
+expect_no_files limited
+expect_no_parts
 for line in '' new old 'new a.json b.json' 'old p.json'; do
     # shellcheck disable=SC2086
     zoe op $line

@@ -41,6 +41,97 @@ JSON
 build "$work/two" "$work/two/build"
 (cd "$work/two" && "$python" -m pytest -q -p no:cacheprovider tests)
 
+echo "the tutorial's files in three combinations of types"
+cat > "$work/three.json" <<'JSON'
+[{"op": "RmsnormCustom", "language": "cpp",
+  "input_desc": [
+    {"name": "x", "param_type": "required", "format": ["ND"], "type": ["fp16", "bf16", "float"]},
+    {"name": "gamma", "param_type": "optional", "format": ["ND"], "type": ["fp16", "bf16", "float"]}],
+  "output_desc": [{"name": "y", "param_type": "required", "format": ["ND"], "type": ["fp16", "bf16", "float"]}],
+  "attr": [{"name": "eps", "param_type": "optional", "type": "float", "default_value": "1e-6"}]}]
+JSON
+"$ZOE" op new "$work/three.json" --out "$work/three"
+cp -r "$source/examples/custom_op/rmsnorm/op_host" "$source/examples/custom_op/rmsnorm/op_kernel" \
+    "$source/examples/custom_op/rmsnorm/tests" "$work/three/"
+build "$work/three" "$work/three/build"
+(cd "$work/three" && "$python" -m pytest -q -p no:cacheprovider tests)
+
+echo "attributes without a default: tests and bench.py of the identity pass as they are generated"
+cat > "$work/sum.json" <<'JSON'
+[{"op": "RowSum", "language": "cpp",
+  "input_desc": [{"name": "x", "param_type": "required", "format": ["ND"], "type": ["float"]}],
+  "output_desc": [{"name": "y", "param_type": "required", "format": ["ND"], "type": ["float"]}],
+  "attr": [
+    {"name": "early", "param_type": "optional", "type": "float", "default_value": "2.5"},
+    {"name": "count", "param_type": "required", "type": "int"},
+    {"name": "scale", "param_type": "required", "type": "float"},
+    {"name": "fast", "param_type": "required", "type": "bool"}]}]
+JSON
+"$ZOE" op new "$work/sum.json" --out "$work/sum"
+build "$work/sum" "$work/sum/build"
+(cd "$work/sum" && "$python" -m pytest -q -p no:cacheprovider tests && "$python" bench.py --seconds 0.05)
+
+echo "sums of rows: those of width 0 are 0; an operator that would leave an output unwritten is refused"
+cat > "$work/sum/op_host/row_sum.c" <<'C'
+#include "op.h"
+
+bool op_infer(op_call *call)
+{
+    size_t shape[OP_MOST_AXES];
+    const int rank = op_rank(call, INPUT_X);
+    if (rank < 1)
+        return op_refuse(call, "x has no axes, wanted at least 1");
+    for (int i = 0; i < rank - 1; i++)
+        shape[i] = op_size(call, INPUT_X, i);
+    shape[rank - 1] = 1;
+    return op_output(call, OUTPUT_Y, rank, shape);
+}
+
+bool op_tile(op_call *call, op_tiling *tiling)
+{
+    op_tile_rows(call, tiling, INPUT_X);
+#ifdef NO_ROWS
+    tiling->rows = 0;
+#endif
+    return true;
+}
+C
+cat > "$work/sum/op_kernel/row_sum.c" <<'C'
+static void KERNEL(const op_block *block)
+{
+    const size_t width = block->tiling->width;
+    const float *x = (const float *)block->input[INPUT_X];
+    float *y = (float *)block->output[OUTPUT_Y];
+    for (size_t row = block->first; row < block->first + block->rows; row++)
+        y[row] = tile_sum(x + row * width, width);
+}
+C
+cat > "$work/sum.py" <<'PYTHON'
+import sys
+
+import torch
+
+torch.ops.load_library(sys.argv[1])
+row_sum = torch.ops.custom.row_sum
+for width in (0, 1, 40):
+    for leading in ((8,), (2, 40000), (2, 0), (0,), ()):
+        x = torch.ones(*leading, width)
+        kept = [torch.full((*leading, 1), 7.0) for _ in range(8)]  # what memory may hold afterwards
+        del kept
+        try:
+            y = row_sum(x, 1.0, 2, 3.0, True)
+        except RuntimeError as error:
+            assert len(sys.argv) > 2 and str(error).startswith("row_sum: op_tile gives 0 rows, but y is not empty"), error
+            assert 0 not in leading
+            continue
+        assert len(sys.argv) == 2 or 0 in leading
+        assert torch.equal(y, x.sum(-1, keepdim=True)), (leading, width)
+PYTHON
+build "$work/sum" "$work/sum/build"
+"$python" "$work/sum.py" "$work/sum/build/librow_sum.so"
+CFLAGS="$CFLAGS -DNO_ROWS" build "$work/sum" "$work/sum/none"
+"$python" "$work/sum.py" "$work/sum/none/librow_sum.so" refused
+
 echo "its tests notice a kernel that is wrong: gamma added, not multiplied"
 cp -r "$work/rmsnorm" "$work/wrong"
 sed -i 's/a \* scale \* g/a * scale + g/' "$work/wrong/op_kernel/rmsnorm_custom.c"

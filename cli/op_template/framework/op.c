@@ -105,9 +105,13 @@ bool op_output_like(op_call *call, int output, int input)
 void op_tile_rows(op_call *call, op_tiling *tiling, int input)
 {
     enum { WORTH_A_THREAD = 65536 }; /* elements; some ten microseconds */
-    tiling->width = op_rank(call, input) > 0 ? op_size(call, input, -1) : 1;
-    tiling->rows = tiling->width > 0 ? op_elements(call, input) / tiling->width : 0;
-    tiling->block_rows = tiling->width > 0 ? WORTH_A_THREAD / tiling->width : 0;
+    const int rank = op_rank(call, input);
+    tiling->width = rank > 0 ? op_size(call, input, -1) : 1;
+    tiling->rows = 1;
+    for (int axis = 0; axis < rank - 1; axis++) /* rows of width 0 are rows too */
+        if (__builtin_mul_overflow(tiling->rows, op_size(call, input, axis), &tiling->rows))
+            op_refuse(call, "%s has more rows than can be counted", op_inputs[input].name);
+    tiling->block_rows = tiling->width > 0 ? WORTH_A_THREAD / tiling->width : WORTH_A_THREAD;
     if (tiling->block_rows == 0)
         tiling->block_rows = 1;
 }
@@ -118,6 +122,11 @@ static const char *type_name(op_type type)
 {
     static const char *const names[] = {"another type", "float16", "bfloat16", "float32"};
     return names[type];
+}
+
+static const char *type_given(const op_tensor *t)
+{
+    return t->type == OP_NONE && t->type_name ? t->type_name : type_name(t->type);
 }
 
 /* Appends to a text as long as there is room. */
@@ -138,7 +147,7 @@ static void append_types(const op_call *call, char *text, size_t size, const op_
         append(text, size, between);
         append(text, size, op_inputs[i].name);
         append(text, size, " ");
-        append(text, size, type_name(types ? types[i] : call->input[i].type));
+        append(text, size, types ? type_name(types[i]) : type_given(&call->input[i]));
         between = ", ";
     }
 }
@@ -192,6 +201,21 @@ static size_t scratch_bytes(const op_tiling *t)
     return (t->scratch * sizeof(float) + 63) / 64 * 64;
 }
 
+/* An output that has elements; OP_OUTPUTS if there is none. */
+static int output_to_fill(const op_call *call)
+{
+    int output = 0;
+    for (; output < OP_OUTPUTS; output++) {
+        const op_result *r = &call->output[output];
+        bool empty = false;
+        for (int axis = 0; axis < r->rank; axis++)
+            empty = empty || r->shape[axis] == 0;
+        if (!empty)
+            break;
+    }
+    return output;
+}
+
 bool op_plan(op_call *call, size_t threads, size_t *bytes)
 {
     op_tiling *t = &call->tiling;
@@ -200,6 +224,9 @@ bool op_plan(op_call *call, size_t threads, size_t *bytes)
         return call->failed ? false : op_refuse(call, "op_tile refuses without a reason");
     if (t->block_rows == 0)
         return op_refuse(call, "op_tile puts 0 rows to a block, wanted at least 1");
+    if (t->rows == 0 && output_to_fill(call) < OP_OUTPUTS)
+        return op_refuse(call, "op_tile gives 0 rows, but %s is not empty: nothing would write it",
+                         outputs[output_to_fill(call)].name);
     const size_t blocks = t->rows / t->block_rows + (t->rows % t->block_rows != 0);
     call->members = blocks < threads ? blocks : threads;
     if (t->scratch > (SIZE_MAX - 63) / sizeof(float) ||

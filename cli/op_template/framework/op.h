@@ -21,8 +21,8 @@ typedef union op_value {
 /* How the work is cut: rows, which are computed independently of one another, so many to a
  * block. Blocks run in parallel and in any order. */
 typedef struct op_tiling {
-    size_t rows;       /* of all blocks together; 0: nothing to do */
-    size_t width;      /* elements of a row */
+    size_t rows;       /* of all blocks together; 0 only if all outputs are empty */
+    size_t width;      /* elements of a row; may be 0 */
     size_t block_rows; /* at least 1; the last block has what is left */
     size_t scratch;    /* floats of scratch memory that a block needs */
     size_t size[8];    /* whatever else the kernel wants to know */
@@ -49,8 +49,9 @@ typedef struct op_call op_call;
  * output has the shape of an input. Returns false after op_refuse. */
 bool op_infer(op_call *call);
 
-/* The tiling. Called on the CPU, when the outputs are there and one of them is not empty.
- * `tiling` comes zeroed. Returns false after op_refuse. */
+/* The tiling. Called on the CPU, when the outputs are there and one of them is not empty; when
+ * all are empty, neither it nor the kernel is called. `tiling` comes zeroed. No rows would leave
+ * the outputs as their memory was found: that is a RuntimeError. Returns false after op_refuse. */
 bool op_tile(op_call *call, op_tiling *tiling);
 
 bool op_given(const op_call *call, int input);
@@ -71,8 +72,19 @@ bool op_output_like(op_call *call, int output, int input);
 bool op_refuse(op_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A tiling along the last axis of an input: its rows, so many to a block that a block is worth a
- * thread. */
+ * thread. rows is the product of the axes before the last, also where width is 0: a kernel that
+ * reduces rows must write the sum of nothing. rows is 0 only if one of those axes is 0. An input
+ * without axes is one row of one element. */
 void op_tile_rows(op_call *call, op_tiling *tiling, int input);
+
+/* Tiles are lengthened to multiples of so many floats. */
+enum { TILE_LANES = 32 };
+
+/* n floats, rounded up so that another tile may follow: also for tiling->scratch. */
+static inline size_t tile_round(size_t n)
+{
+    return (n + TILE_LANES - 1) / TILE_LANES * TILE_LANES;
+}
 
 /* ---- between op.c, torch.c and variants.c ---- */
 
@@ -81,6 +93,7 @@ enum { OP_MOST_AXES = 16, OP_UNKNOWN = -1, OP_FROM_SIZES = -1 };
 typedef struct op_tensor {
     bool given;
     op_type type;
+    const char *type_name; /* of a type that is OP_NONE, as torch calls it; NULL: unknown */
     int rank;
     int64_t shape[OP_MOST_AXES]; /* OP_UNKNOWN: to be asked for */
     void *data;

@@ -42,6 +42,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "op.h" /* TILE_LANES, tile_round */
+
 #if defined(__F16C__) && defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -53,17 +55,9 @@ typedef struct bf16 {
     uint16_t bits;
 } bf16;
 
-enum { TILE_LANES = 32 };
-
 /* Not every kernel uses all of them. */
 #define TILE_FUNCTION static inline __attribute__((unused))
 #define TILE_INLINE static inline __attribute__((always_inline, unused))
-
-/* n floats, rounded up so that another tile may follow. */
-TILE_FUNCTION size_t tile_round(size_t n)
-{
-    return (n + TILE_LANES - 1) / TILE_LANES * TILE_LANES;
-}
 
 /* ---- one number ---- */
 

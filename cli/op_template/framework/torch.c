@@ -143,11 +143,57 @@ static op_type type_of(int32_t number)
                                                    : OP_NONE;
 }
 
+/* Torch's numbers of types and devices are part of its files and do not change. */
+static const char *type_name(int32_t number)
+{
+    static const char *const names[] = {"uint8",           "int8",
+                                        "int16",           "int32",
+                                        "int64",           "float16",
+                                        "float32",         "float64",
+                                        "complex32",       "complex64",
+                                        "complex128",      "bool",
+                                        "qint8",           "quint8",
+                                        "qint32",          "bfloat16",
+                                        "quint4x2",        "quint2x4",
+                                        "bits1x8",         "bits2x4",
+                                        "bits4x2",         "bits8",
+                                        "bits16",          "float8_e5m2",
+                                        "float8_e4m3fn",   "float8_e5m2fnuz",
+                                        "float8_e4m3fnuz", "uint16",
+                                        "uint32",          "uint64"};
+    return number >= 0 && (size_t)number < sizeof names / sizeof names[0] ? names[number] : NULL;
+}
+
+static const char *device_name(int32_t number)
+{
+    static const char *const names[] = {"cpu", "cuda", "mkldnn",       "opengl", "opencl", "ideep",
+                                        "hip", "fpga", "maia",         "xla",    "vulkan", "metal",
+                                        "xpu", "mps",  "meta",         "hpu",    "ve",     "lazy",
+                                        "ipu", "mtia", "privateuseone"};
+    return number >= 0 && (size_t)number < sizeof names / sizeof names[0] ? names[number]
+                                                                          : "another device";
+}
+
 static int32_t number_of(op_type type)
 {
     return type == OP_F16    ? aoti_torch_dtype_float16()
            : type == OP_BF16 ? aoti_torch_dtype_bfloat16()
                              : aoti_torch_dtype_float32();
+}
+
+/* Torch calls the kernel of one of the devices there are. */
+static void refuse_device(torch_call *call, int index, int32_t device, int32_t wanted)
+{
+    int other = 0;
+    for (; other < OP_INPUTS; other++) {
+        int32_t found = -1;
+        if (call->input[other] && aoti_torch_get_device_type(call->input[other], &found) == 0 &&
+            found == wanted)
+            break;
+    }
+    op_refuse(&call->op, "%s lies on %s, but %s on %s; wanted all on one device",
+              op_inputs[index].name, device_name(device),
+              other < OP_INPUTS ? op_inputs[other].name : "the operator runs", device_name(wanted));
 }
 
 /* What can be told of an argument without its data. */
@@ -160,16 +206,19 @@ static void describe(torch_call *call, int index)
         return;
     int64_t rank, *sizes;
     int32_t dtype, device;
+    const int32_t wanted =
+        call->meta ? aoti_torch_device_type_meta() : aoti_torch_device_type_cpu();
     check(call, aoti_torch_get_dim(tensor, &rank), "tell a rank");
     check(call, aoti_torch_get_dtype(tensor, &dtype), "tell a type");
     check(call, aoti_torch_get_device_type(tensor, &device), "tell a device");
     t->type = type_of(dtype);
+    t->type_name = type_name(dtype);
     t->rank = (int)rank;
     if (rank > OP_MOST_AXES)
         op_refuse(&call->op, "%s has rank %lld, wanted at most %d", op_inputs[index].name,
                   (long long)rank, OP_MOST_AXES);
-    else if (device != (call->meta ? aoti_torch_device_type_meta() : aoti_torch_device_type_cpu()))
-        op_refuse(&call->op, "%s lies on another device than the rest", op_inputs[index].name);
+    else if (device != wanted)
+        refuse_device(call, index, device, wanted);
     if (call->op.failed)
         fail(call);
     for (int i = 0; i < t->rank; i++)
