@@ -3,6 +3,7 @@ import copy
 import io
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -238,6 +239,72 @@ def test_subclasses(scales):
     zoetrope.patch(model, verbose=False)
     assert is_patched(same) and not is_patched(other)
     assert torch.equal(model(ones), ones * 15)
+
+
+class Named(torch.nn.Module):
+    """A forward that calls something of its own."""
+
+    def forward(self, x):
+        return self._twice(x)
+
+    def _twice(self, x):
+        return x * 2
+
+
+class OtherName(Named):
+    def _twice(self, x):
+        return x * 4
+
+
+def test_what_is_called_is_that_of_the_class(registry):
+    zp.rule(core.full_name(Named), parameters=("x",))(lambda module: zp.Replacement(triple, "times three"))
+    own = Named()
+    own._twice = lambda x: x * 6
+    model = torch.nn.ModuleList((Named(), OtherName(), own))
+    found = outcomes(zoetrope.patch(model, verbose=False))
+    assert found == {"0": ("replaced", "times three"), "1": ("left", "OtherName has a _twice of its own"),
+                     "2": ("left", "it has a _twice of its own")}
+    assert [m(ones)[0].item() for m in model] == [3, 4, 6]
+
+
+def test_the_forward_of_a_class_may_be_replaced(scales, monkeypatch):
+    model = torch.nn.Sequential(Scale())
+    zoetrope.patch(model, verbose=False)
+    monkeypatch.setattr(Scale, "forward", lambda self, x: x * 5)
+    assert torch.equal(model(ones), ones * 5)
+    zoetrope.unpatch(model)
+    assert outcomes(zoetrope.patch(model, verbose=False)) == {
+        "0": ("left", "the forward of its class has been replaced")}
+
+
+def test_a_module_may_change_its_class(scales):
+    model = torch.nn.Sequential(Scale())
+    zoetrope.patch(model, verbose=False)
+    model[0].__class__ = OtherScale
+    assert torch.equal(model(ones), ones * 5)
+    zoetrope.patch(model, verbose=False)
+    assert "forward" not in vars(model[0])
+
+
+def test_unpatch_reaches_what_accelerate_wraps(scales):
+    """It keeps the forward that it wraps in _old_forward."""
+    model = torch.nn.Sequential(Scale())
+    zoetrope.patch(model, verbose=False)
+    model[0]._old_forward = model[0].forward
+    model[0].forward = types.MethodType(lambda self, x: self._old_forward(x), model[0])
+    assert torch.equal(model(ones), ones * 3)
+    zoetrope.unpatch(model)
+    assert torch.equal(model(ones), ones * 2)
+
+
+def test_wants_gradient():
+    model = torch.nn.Linear(2, 2).requires_grad_(False)
+    x = torch.ones(2, requires_grad=True)
+    assert not core.wants_gradient(model, None, ones) and core.wants_gradient(model, x)
+    model.bias.requires_grad_(True)
+    assert core.wants_gradient(model)
+    with torch.no_grad():
+        assert not core.wants_gradient(model, x)
 
 
 def test_a_rule_may_leave_a_module(scales):
@@ -705,6 +772,15 @@ def test_command(registry, capsys, monkeypatch):
     for key, value in checks.ALLOCATOR.items():
         monkeypatch.setenv(key, value)
     assert "allocator: MALLOC_MMAP_MAX_=0 MALLOC_TRIM" in checks.surroundings(["torch.nn.RMSNorm"])
+    assert command.main(["--check", "..x", *fast]) == 2
+    with monkeypatch.context() as none:
+        none.setattr(checks, "one", lambda *args: torch.empty(2**60))
+        assert command.main(["--check", "torch.nn.RMSNorm", *fast]) == 2
+    assert "there is no room for it" in capsys.readouterr().err
+    for wrong in (["--threads", "100000"], ["--tokens", "x"], ["--seconds", "nan"], ["--seconds", "-1"]):
+        with pytest.raises(SystemExit):
+            command.main(["--check", "torch.nn.RMSNorm", *wrong])
+    capsys.readouterr()
     assert command.main(["--check", "RMSNor", *fast]) == 2
     assert "zoetrope.patch: there is no sample for RMSNor" in capsys.readouterr().err
     core._rules.pop(core.full_name(Scale), None)

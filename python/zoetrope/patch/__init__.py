@@ -5,6 +5,9 @@
 
 Parameters, state_dict, classes and hooks stay as they are: only the forward of single modules is replaced. Tensors on
 other devices than the CPU, and calls that want gradients of operators without any, go the original way.
+
+Shallow copies (copy.copy, the replicas of nn.DataParallel) would compute with the weights of what they were copied from,
+as with any forward of an instance: unpatch before. deepcopy and pickle are fine; a pickled model comes back unpatched.
 python -m zoetrope.patch --check CLASS compares a patched module with the original. docs/PYTORCH.md has the table of
 what is known; rule.py says how a rule is written.
 """
@@ -78,6 +81,7 @@ def _apply(path, module, found, only, skip, within):
     if _rule.is_taken(module):
         return LEFT, "its forward has been replaced already"
     if found is None:
+        _rule.remove(module)  # of a class that it no longer has
         return LEFT, f"no rule for {type(module).__name__}"
     if only is not None and not _matches(only, path, type(module)):
         return (REPLACED, "by an earlier call") if _rule.is_ours(module) else (LEFT, "not among `only`")

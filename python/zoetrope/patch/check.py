@@ -83,7 +83,7 @@ def exported(name):
     path, _, last = name.rpartition(".")
     try:
         found = getattr(importlib.import_module(path), last, None) if path else None
-    except ImportError:
+    except (ImportError, TypeError, ValueError):
         return None
     return rule.full_name(found) if isinstance(found, type) else None
 
@@ -119,7 +119,12 @@ def check(name, tokens=None, size="real", dtype="f32", seconds=10, seed=1):
     known = rule.samples()
     name = resolve(name, known, "sample")
     for count in (tokens,) if isinstance(tokens, int) else tokens or TOKENS[size]:
-        yield one(known[name], count, size, dtype, seconds, seed)
+        try:
+            yield one(known[name], count, size, dtype, seconds, seed)
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, MemoryError) or "allocate memory" in str(error) or "Storage size" in str(error):
+                raise CheckError(f"{name}, {count} tokens: there is no room for it ({error})") from error
+            raise
 
 
 def make(sample, tokens, size, dtype, seed):

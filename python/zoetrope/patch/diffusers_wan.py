@@ -8,7 +8,7 @@ import torch
 
 from .. import Activation, AttentionLayout, RmsOrder, RotaryPairing
 from ..torch_ops import ops
-from .rule import Leave, Replacement, full_name, original, randomise, rule, sample, takes
+from .rule import Leave, Replacement, full_name, original, randomise, rule, sample, takes, wants_gradient
 from .wan import gelu_of, grid_of, per_token, random
 
 _WAN = "diffusers.models.transformers.transformer_wan."
@@ -105,7 +105,8 @@ def attention_forward(module, hidden_states, encoder_hidden_states=None, attenti
     tables = rotary_emb if rotary_emb is not None else ()
     if not (names is not None and not kwargs and attention_mask is None and hidden_states.dim() == 3
             and takes(hidden_states, encoder_hidden_states, module.norm_q.weight, module.norm_k.weight, *added, *tables)
-            and known_tables(module, hidden_states, tables) and (added == [] or encoder_hidden_states is not None)):
+            and known_tables(module, hidden_states, tables) and (added == [] or encoder_hidden_states is not None)
+            and same_batch(hidden_states, encoder_hidden_states) and not wants_gradient(module)):
         return original(module)(hidden_states, encoder_hidden_states, attention_mask, rotary_emb, **kwargs)
     image = None
     context = encoder_hidden_states
@@ -122,6 +123,11 @@ def attention_forward(module, hidden_states, encoder_hidden_states=None, attenti
         k = rms(module.norm_added_k, both[0])
         y = y + attend(module, q, k, both[1])
     return module.to_out[1](module.to_out[0](y))
+
+
+def same_batch(x, context):
+    """Torch's attention takes one sample for several."""
+    return context is None or (context.dim() == 3 and len(context) == len(x))
 
 
 def known_tables(module, x, tables):
@@ -188,7 +194,7 @@ def block(module):
 
 
 def block_forward(module, hidden_states, encoder_hidden_states, temb, rotary_emb):
-    if not block_takes(module, hidden_states, temb, (3, 4)):
+    if not block_takes(module, hidden_states, encoder_hidden_states, temb, rotary_emb, (3, 4)):
         return original(module)(hidden_states, encoder_hidden_states, temb, rotary_emb)
     return run_block(module, hidden_states, encoder_hidden_states, temb, rotary_emb)
 
@@ -200,7 +206,8 @@ def vace_block(module):
 
 
 def vace_forward(module, hidden_states, encoder_hidden_states, control_hidden_states, temb, rotary_emb):
-    if not block_takes(module, control_hidden_states, temb, (3,)) or not takes(hidden_states, autocast=True):
+    if (not block_takes(module, control_hidden_states, encoder_hidden_states, temb, rotary_emb, (3,))
+            or not takes(hidden_states, autocast=True) or hidden_states.shape != control_hidden_states.shape):
         return original(module)(hidden_states, encoder_hidden_states, control_hidden_states, temb, rotary_emb)
     if module.proj_in is not None:
         control_hidden_states = module.proj_in(control_hidden_states) + hidden_states
@@ -208,11 +215,13 @@ def vace_forward(module, hidden_states, encoder_hidden_states, control_hidden_st
     return module.proj_out(y) if module.proj_out is not None else None, y
 
 
-def block_takes(module, x, temb, ranks):
+def block_takes(module, x, context, temb, rotary_emb, ranks):
     affine = [t for name in ("norm1", "norm2", "norm3") for t in (getattr(getattr(module, name), "weight", None),
                                                                   getattr(getattr(module, name), "bias", None))]
     return (takes(x, temb, module.scale_shift_table, *affine, autocast=True) and x.dim() == 3 and temb.dim() in ranks
-            and (temb.dim() == 3 or temb.shape[1] in (1, x.shape[1])))
+            and (temb.dim() == 3 or temb.shape[1] in (1, x.shape[1])) and len(temb) in (1, len(x))
+            and temb.shape[-1] == x.shape[-1] and same_batch(x, context)
+            and not wants_gradient(module, context, *(rotary_emb or ())))
 
 
 def run_block(module, x, context, temb, rotary_emb):

@@ -21,7 +21,8 @@ classes are known by name.
         return module, args, kwargs
 
 What holds for a rule
-* It counts for the class and for subclasses whose forward is that of the class: another forward is another thing.
+* It counts for the class and for subclasses whose forward, and what it calls, is that of the class: another forward is
+  another thing.
 * `parameters` are the names of the forward's parameters after self. Others mean another version of the package; the
   module is then left.
 * The function looks at one module and returns a Replacement, or raises Leave with the reason. It changes nothing, and
@@ -46,7 +47,6 @@ What holds for a sample
 """
 import functools
 import importlib
-import importlib.util
 import inspect
 import types
 
@@ -105,9 +105,8 @@ def sample(*names, in_f64=None):
 
 
 def families():
-    """Imports the family files that are there, and returns their modules."""
-    return [importlib.import_module("." + name, __package__) for name in FAMILIES
-            if importlib.util.find_spec("." + name, __package__)]
+    """Imports the family files, and returns their modules."""
+    return [importlib.import_module("." + name, __package__) for name in FAMILIES]
 
 
 def rules():
@@ -148,6 +147,13 @@ def takes(*tensors, gradients=False, autocast=False):
     return autocast or not torch.is_autocast_enabled("cpu")
 
 
+def wants_gradient(module, *tensors):
+    """With gradients on: does a parameter in the module, or one of the tensors, want one? For forwards of blocks, whose
+    operators have none: a frozen model with one trainable layer (LoRA) wants them within."""
+    return torch.is_grad_enabled() and (any(t is not None and t.requires_grad for t in tensors)
+                                        or any(p.requires_grad for p in module.parameters()))
+
+
 def original(module):
     """The forward of the module's class, bound to it."""
     return functools.partial(type(module).forward, module)  # a bound method made here stops torch.compile
@@ -181,8 +187,26 @@ def find(module):
     return None
 
 
+def check_class(module, found):
+    """Is the module what the rule is about? Not if the forward of its class is not the one that its package wrote, or
+    something that it calls is another than there."""
+    cls, forward = type(module), type(module).forward
+    if not any(forward.__module__ == c.__module__ and forward.__qualname__ == c.__qualname__ + ".forward"
+               for c in cls.__mro__):
+        raise Leave("the forward of its class has been replaced")
+    called = inspect.unwrap(forward).__code__.co_names
+    for sub in cls.__mro__[:[full_name(c) for c in cls.__mro__].index(found.name)]:
+        for name in called:
+            if name in vars(sub):
+                raise Leave(f"{sub.__name__} has a {name} of its own")
+    for name in called:
+        if name in module.__dict__ and inspect.isfunction(getattr(cls, name, None)):
+            raise Leave(f"it has a {name} of its own")
+
+
 def replacement(module, found):
     """What a rule puts in place of a module's forward; Leave is raised with the reason if nothing."""
+    check_class(module, found)
     names = tuple(inspect.signature(type(module).forward).parameters)[1:]
     if names != found.parameters:
         raise Leave(f"another version of the class: its forward takes ({', '.join(names)}), wanted "
@@ -220,9 +244,11 @@ def untouched(module):
 def install(module, found, made):
     """Sets the instance's forward. Classes of children are kept by name, so that copies of the module can use it."""
     expected = tuple((path, type(module.get_submodule(path))) for path in made.within)
-    forward, whole = made.forward, made.within
+    forward, whole, own = made.forward, made.within, type(module).forward
 
     def ours(module, *args, **kwargs):
+        if type(module).forward is not own:  # somebody has replaced it since
+            return original(module)(*args, **kwargs)
         if whole and (torch_module._has_any_global_hook() or not as_expected(module, expected)):
             return original(module)(*args, **kwargs)
         return forward(module, *args, **kwargs)
@@ -245,5 +271,9 @@ def as_expected(module, expected):
 
 
 def remove(module):
-    if is_ours(module):
+    """Takes ours away; also from under a wrapper of accelerate's, which keeps what it wraps, and what pickle left."""
+    forward = module.__dict__.get("forward")
+    if is_ours(module) or (forward is not None and not is_taken(module)):
         del module.__dict__["forward"]
+    if hasattr(getattr(module.__dict__.get("_old_forward"), "__func__", None), "zoetrope_rule"):
+        module._old_forward = types.MethodType(type(module).forward, module)

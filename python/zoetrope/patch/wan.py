@@ -5,6 +5,10 @@ v rounded to bf16, or as they are if they are of 16 bits. A function that somebo
 wan.modules.model is called as before, but for torch_attention below, which computes in the type of q: with
 `wan.modules.model.flash_attention = zoetrope.patch.wan.torch_attention` the original runs on a CPU in f32, and the
 patched model computes the same with our operator.
+
+WanModel's own forward stays, with its time embedding that is computed for each token: blocks look for the few rows that
+differ. They keep what they found for the next block, and look again when the embedding's version has changed, or one of
+some of its rows has. A write to few other rows past torch (by .data, or by numpy) goes unnoticed.
 """
 import importlib
 import importlib.util
@@ -19,7 +23,7 @@ from torch.nn.modules import module as torch_module
 
 from .. import Activation, AttentionLayout, RmsOrder, RotaryPairing
 from ..torch_ops import ops
-from .rule import Leave, Replacement, full_name, original, randomise, rule, sample, takes, untouched
+from .rule import Leave, Replacement, full_name, original, randomise, rule, sample, takes, untouched, wants_gradient
 
 _MODEL = "wan.modules.model."
 _ANIMATE = "wan.modules.animate.model_animate."
@@ -189,6 +193,7 @@ def self_attention_forward(module, x, seq_lens, grid_sizes, freqs):
     weights = [getattr(norm, "weight", None) for norm in (module.norm_q, module.norm_k)]
     whole = tuple(module.window_size) == (-1, -1)
     if not (takes(x, *weights, autocast=True) and is_official(rope, _MODEL + "rope_apply") and x.dim() == 3
+            and not wants_gradient(module, freqs)
             and seq_lens.device.type == grid_sizes.device.type == "cpu" and len(seq_lens) == len(grid_sizes) == len(x)):
         return original(module)(x, seq_lens, grid_sizes, freqs)
     tables = rotary_tables(freqs, grid_sizes, x.shape[1], module.head_dim)
@@ -235,7 +240,7 @@ def cross_attention(module):
 
 def cross_attention_forward(module, x, context, context_lens):
     attention = functions(module)[0]
-    if not (takes(x, context, autocast=True) and is_known(attention)
+    if not (takes(x, context, autocast=True) and is_known(attention) and not wants_gradient(module)
             and (context_lens is None or context_lens.device.type == "cpu")):
         return original(module)(x, context, context_lens)
     image, text = None, context
@@ -256,28 +261,28 @@ def cross_attention_forward(module, x, context, context_lens):
 
 # ---- rotary tables ----
 
-_tables = []  # (weak reference to freqs, its version, grids, length, tables), newest first
+_tables = []  # (the frequencies that were used, grids, length, width, tables), newest first
 
 
 @torch.compiler.disable
 def rotary_tables(freqs, grid_sizes, length, width):
     """cos and sin [B or 1, length, width / 2] in f32, of every sample's own grid; tokens beyond it are not turned. None
-    if freqs are not as we know them. Kept for the next call with the same freqs and grids."""
+    if freqs are not as we know them. Kept for the next call with equal freqs and grids."""
+    global _tables
     if isinstance(freqs, FakeTensor) or isinstance(grid_sizes, FakeTensor) or freqs.device.type != "cpu":
         return None
     grids = tuple(tuple(g) for g in grid_sizes.tolist())
     if not (freqs.is_complex() and freqs.dim() == 2 and freqs.shape[1] == width // 2 and grids
             and all(f * h * w <= length and max(f, h, w) <= freqs.shape[0] for f, h, w in grids)):
         return None
-    version = None if freqs.is_inference() else freqs._version
+    used = freqs.detach()[:max(map(max, grids))]
     for entry in _tables:
-        if entry[0]() is freqs and entry[1] == version is not None and entry[2:4] == (grids, length):
+        if entry[1:4] == (grids, length, width) and entry[0].dtype == used.dtype and torch.equal(entry[0], used):
             return entry[4]
     distinct = grids[:1] if len(set(grids)) == 1 else grids
-    tables = tuple(torch.stack(t) for t in zip(*(grid_tables(freqs, grid, length) for grid in distinct)))
-    if version is not None:
-        alive = [entry for entry in _tables if entry[0]() is not None]
-        _tables[:] = [(weakref.ref(freqs), version, grids, length, tables), *alive][:4]
+    with torch.inference_mode(False), torch.no_grad():  # what is kept may be used in another mode
+        tables = tuple(torch.stack(t) for t in zip(*(grid_tables(used, grid, length) for grid in distinct)))
+        _tables = [(used.clone(), grids, length, width, tables), *_tables[:3]]
     return tables
 
 
@@ -290,7 +295,8 @@ def grid_tables(freqs, grid, length):
         shape[axis] = n
         axes.append(part[:n].view(shape).expand(*grid, -1))
     angles = torch.cat(axes, dim=-1).flatten(0, 2)
-    cos, sin = torch.ones(length, pairs), torch.zeros(length, pairs)
+    cos = torch.ones(length, pairs, dtype=torch.float32, device="cpu")
+    sin = torch.zeros(length, pairs, dtype=torch.float32, device="cpu")
     cos[:len(angles)], sin[:len(angles)] = angles.real, angles.imag
     return cos, sin
 
@@ -298,7 +304,23 @@ def grid_tables(freqs, grid, length):
 # ---- modulation ----
 
 _RUNS = 8  # of tokens with the same modulation, at most
-_last_runs = (lambda: None, None, None)  # weak reference to the embedding, its version, what was found
+_last_runs = None  # a Seen
+
+
+class Seen:
+    """An embedding [B, L, ...] that was looked at, and what was found."""
+
+    def __init__(self, e, starts, found):
+        last = e.shape[1] - 1
+        watched = {*starts, *(start - 1 for start in starts[1:]), *(i * last // 15 for i in range(16))}
+        self.ref, self.version, self.found = weakref.ref(e), e._version, found
+        self.watched = torch.tensor(sorted(watched), dtype=torch.int64, device="cpu")
+        self.rows = e.detach().index_select(1, self.watched)
+
+    def same(self, e):
+        """Is it this one, as it was? Some rows are compared, for writes that have left its version as it was."""
+        return (self.ref() is e and self.version == e._version
+                and torch.equal(e.detach().index_select(1, self.watched), self.rows))
 
 
 def per_token(e, x):
@@ -316,22 +338,26 @@ def per_token(e, x):
 @torch.compiler.disable
 def found_runs(e):
     global _last_runs
-    ref, version, found = _last_runs
-    if ref() is e and version == e._version:
-        return found
+    last = _last_runs
+    if last is not None and last.same(e):
+        return last.found
     starts = runs(e)
     if starts is None:
         return e, None  # not kept: it would live as long as the entry
-    if len(starts) == 1:
-        found = e[:, :1].clone(), None
-    else:
-        rows, group = e[:, starts], torch.zeros(e.shape[:2], dtype=torch.int32)
-        for start in starts[1:]:
-            group[:, start:] += 1
-        group += torch.arange(len(e), dtype=torch.int32).unsqueeze(1) * len(starts)
-        found = rows.flatten(0, 1), group
-    _last_runs = (weakref.ref(e), e._version, found)
+    with torch.inference_mode(False), torch.no_grad():
+        found = (e[:, :1].clone(), None) if len(starts) == 1 else rows_and_group(e, starts)
+        _last_runs = Seen(e, starts, found)
     return found
+
+
+def rows_and_group(e, starts):
+    """One row of each run of each sample, and the number [B, L] of each token's."""
+    group = torch.zeros(e.shape[:2], dtype=torch.int32, device="cpu")
+    for start in starts[1:]:
+        group[:, start:] += 1
+    group += torch.arange(len(e), dtype=torch.int32, device="cpu").unsqueeze(1) * len(starts)
+    first = torch.tensor(starts, dtype=torch.int64, device="cpu")
+    return e.detach().index_select(1, first).flatten(0, 1), group
 
 
 def runs(e):
@@ -389,7 +415,8 @@ def block_forward(module, x, e, seq_lens, grid_sizes, freqs, context, context_le
 
 
 def block_mlp_forward(module, x, e, seq_lens, grid_sizes, freqs, context, context_lens):
-    return run_block(module, lambda n: mlp(module.ffn, n), x, e, seq_lens, grid_sizes, freqs, context, context_lens)
+    ffn = (lambda n: mlp(module.ffn, n)) if is_mlp(module.ffn) else module.ffn  # it may have changed
+    return run_block(module, ffn, x, e, seq_lens, grid_sizes, freqs, context, context_lens)
 
 
 def embedding_rank(module):
@@ -400,7 +427,8 @@ def embedding_rank(module):
 def embedding_fits(module, e, x, axes):
     """`axes`: how many the embedding has after those of embedding_rank."""
     rank = embedding_rank(module)
-    return of_f32(e) and x.dim() == 3 and e.dim() == rank + axes and (rank == 1 or e.shape[1] in (1, x.shape[1]))
+    return (of_f32(e) and x.dim() == 3 and e.dim() == rank + axes and len(e) in (1, len(x))
+            and e.shape[-1] == x.shape[-1] and (rank == 1 or e.shape[1] in (1, x.shape[1])))
 
 
 def run_block(module, ffn, x, e, *others):
@@ -409,7 +437,7 @@ def run_block(module, ffn, x, e, *others):
     norms = (module.norm1, module.norm2, module.norm3 if module.cross_attn_norm else None)
     affine = [t for norm in norms if norm is not None for t in (norm.weight, norm.bias)]
     if not (takes(x, e, module.modulation, *affine, autocast=True) and of_f32(*affine)
-            and embedding_fits(module, e, x, 2)):
+            and embedding_fits(module, e, x, 2) and not wants_gradient(module, freqs, context)):
         return original(module)(x, e, *others)
     rows, group = per_token(e if e.dim() == 4 else e.unsqueeze(1), x)
     shift, scale, gate, ffn_shift, ffn_scale, ffn_gate = (module.modulation.squeeze(0) + rows).unbind(-2)
@@ -450,58 +478,6 @@ def head_forward(module, x, e):
     rows, group = per_token(e if e.dim() == 3 else e.unsqueeze(1), x)
     shift, scale = (module.modulation.squeeze(0) + rows.unsqueeze(-2)).unbind(-2)
     return module.head(modulated(norm, x, scale, shift, group))
-
-
-# ---- the model ----
-
-
-@rule(_MODEL + "WanModel", parameters=("x", "t", "context", "seq_len", "y"))
-def model(module):
-    return Replacement(model_forward, "time embedding and its projection once a timestep, not once a token")
-
-
-def model_forward(module, x, t, context, seq_len, y=None):
-    """The class's own forward; only what it calls as time_embedding and time_projection is ours."""
-    plain = untouched(module.time_embedding) and untouched(module.time_projection)
-    if t.device.type != "cpu" or not plain or torch.compiler.is_compiling() or isinstance(t, FakeTensor):
-        return original(module)(x, t, context, seq_len, y)
-    return type(module).forward(PerTimestep(module), x, t, context, seq_len, y)
-
-
-class PerTimestep:
-    """A WanModel, to its own forward, with a time embedding that computes what is the same for several tokens once."""
-
-    def __init__(self, module):
-        self.__dict__.update(module=module, tokens=None, rows=None, index=None)
-
-    def __getattr__(self, name):
-        return getattr(self.module, name)
-
-    def __setattr__(self, name, value):
-        setattr(self.module, name, value)
-
-    def time_embedding(self, sinusoids):
-        """[B, L, sinusoid] to [B, L, C]"""
-        starts = runs(sinusoids) if sinusoids.dim() == 3 and sinusoids.shape[1] > 0 else None
-        if starts is None:
-            return self.module.time_embedding(sinusoids)
-        index = torch.zeros(sinusoids.shape[1], dtype=torch.int64)
-        index[starts[1:]] = 1
-        rows = self.module.time_embedding(sinusoids[:, starts])
-        self.__dict__.update(rows=rows, index=index.cumsum(0), tokens=self.spread(rows, index.cumsum(0)))
-        return self.tokens
-
-    def time_projection(self, tokens):
-        """[B, L, C] to [B, L, 6 C]"""
-        if tokens is not self.tokens:
-            return self.module.time_projection(tokens)
-        return self.spread(self.module.time_projection(self.rows), self.index)
-
-    def spread(self, rows, index):
-        if rows.shape[1] == 1:
-            return rows.expand(-1, len(index), -1)
-        return rows.index_select(1, index)
-
 
 
 # ---- samples ----
@@ -594,7 +570,7 @@ def rotary_of(model, width):
 
 
 def random(generator, *shape):
-    return torch.randn(shape, generator=generator)
+    return torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu")
 
 
 @sample(_MODEL + "WanAttentionBlock", in_f64=in_f64)
@@ -664,20 +640,3 @@ def vae_sample(tokens, size, dtype, generator):
     module = randomise(package("wan.modules.vae2_1").RMS_norm(dim, images=False), generator).to(dtype)
     x = random(generator, 1, dim, *grid_of(tokens)).to(dtype)
     return module, (x.contiguous(memory_format=torch.channels_last_3d),), {}
-
-
-@sample(_MODEL + "WanModel", in_f64=in_f64)
-def model_sample(tokens, size, dtype, generator):
-    """One block of the size of A14B's, or two tiny ones. The official model does not run in bf16 on a CPU."""
-    from .check import CheckError
-
-    if dtype != torch.float32:
-        raise CheckError("WanModel asserts a time embedding in f32, which autocast on a CPU does not give: only f32")
-    dim, ffn_dim, heads = SIZES[size]
-    frames, rows, columns = grid_of(tokens)
-    layers, text = (1, 4096) if size == "real" else (2, 32)
-    module = official().WanModel("t2v", dim=dim, ffn_dim=ffn_dim, num_heads=heads, num_layers=layers, text_dim=text)
-    module = randomise(module, generator).eval().requires_grad_(False)
-    x = random(generator, 16, frames, 2 * rows, 2 * columns)
-    context = random(generator, 77, module.text_dim)
-    return module, ([x], torch.tensor([500]), [context], tokens), {}
