@@ -54,6 +54,10 @@ zoe_status zoe_check_rms_norm(zoe_context *ctx, const char *op, const zoe_rms_no
 zoe_status zoe_check_layer_norm_modulate(zoe_context *ctx, const char *op,
                                          const zoe_layer_norm_modulate_args *args);
 
+/* zoe_conv3d under the name of the operator that was called. */
+zoe_status zoe_conv3d_as(zoe_context *ctx, const char *op, const zoe_conv3d_args *args,
+                         zoe_workspace work);
+
 /* Is what is added to a mean square or variance a number, and not below 0? */
 zoe_status zoe_check_eps(zoe_context *ctx, const char *op, float eps);
 

@@ -76,13 +76,13 @@ size_t zoe_conv_weights_bytes(zoe_tensor w)
 #define TYPES (ZOE_TYPE(ZOE_F32) | ZOE_TYPE(ZOE_F16) | ZOE_TYPE(ZOE_BF16))
 
 /* zoe_check_tensor for [frames, rows, columns, channels], of which only the frames may be 0. */
-static zoe_status check_frames(zoe_context *ctx, const char *name, zoe_tensor t, unsigned types,
-                               const size_t shape[RANK])
+static zoe_status check_frames(zoe_context *ctx, const char *op, const char *name, zoe_tensor t,
+                               unsigned types, const size_t shape[RANK])
 {
-    TRY(zoe_check_tensor(ctx, "conv3d", name, t, types, RANK, shape));
+    TRY(zoe_check_tensor(ctx, op, name, t, types, RANK, shape));
     for (int i = 1; i < RANK; i++)
         if (given(t) && t.shape[i] == 0)
-            return zoe_fail(ctx, ZOE_INVALID, "conv3d: axis %d of %s is empty", i, name);
+            return zoe_fail(ctx, ZOE_INVALID, "%s: axis %d of %s is empty", op, i, name);
     return ZOE_OK;
 }
 
@@ -125,35 +125,36 @@ zoe_conv_method zoe_conv3d_method(const zoe_conv3d_args *args)
     return args->weights ? args->weights->device->conv3d_method(&full) : ZOE_CONV_DIRECT;
 }
 
-static zoe_status check_inputs(zoe_context *ctx, const zoe_conv3d_args *args)
+static zoe_status check_inputs(zoe_context *ctx, const char *op, const zoe_conv3d_args *args)
 {
     const zoe_conv_weights *weights = args->weights;
     const zoe_tensor x = args->x, past = args->past;
     size_t span;
     if (!weights)
-        return zoe_fail(ctx, ZOE_INVALID, "conv3d: no weights");
+        return zoe_fail(ctx, ZOE_INVALID, "%s: no weights", op);
     if (weights->empty)
-        return zoe_fail(ctx, ZOE_INVALID, "conv3d: the weights were made without data, for plans");
-    TRY(check_frames(ctx, "x", x, TYPES, (size_t[]){ZOE_ANY, ZOE_ANY, ZOE_ANY, weights->Cin}));
+        return zoe_fail(ctx, ZOE_INVALID, "%s: the weights were made without data, for plans", op);
+    TRY(check_frames(ctx, op, "x", x, TYPES, (size_t[]){ZOE_ANY, ZOE_ANY, ZOE_ANY, weights->Cin}));
     if (args->stride_t == 0 || args->stride_h == 0 || args->stride_w == 0)
-        return zoe_fail(ctx, ZOE_INVALID, "conv3d: stride %zu x %zu x %zu, wanted at least 1",
+        return zoe_fail(ctx, ZOE_INVALID, "%s: stride %zu x %zu x %zu, wanted at least 1", op,
                         args->stride_t, args->stride_h, args->stride_w);
-    TRY(ZOE_CHECK(ctx, "conv3d", "past", past, ZOE_TYPE(x.dtype) | ZOE_TYPES_OR_NONE, RANK, ZOE_ANY,
+    TRY(ZOE_CHECK(ctx, op, "past", past, ZOE_TYPE(x.dtype) | ZOE_TYPES_OR_NONE, RANK, ZOE_ANY,
                   x.shape[1], x.shape[2], x.shape[3]));
     if (given(past) && (!span_of(&span, weights->kt, args->dilation_t) || past.shape[0] >= span))
-        return zoe_fail(ctx, ZOE_INVALID, "conv3d: past has %zu frames, wanted at most %zu",
+        return zoe_fail(ctx, ZOE_INVALID, "%s: past has %zu frames, wanted at most %zu", op,
                         past.shape[0], (weights->kt - 1) * dilation(args->dilation_t));
     if ((unsigned)args->method > ZOE_CONV_WINOGRAD ||
         (args->method == ZOE_CONV_WINOGRAD && zoe_conv3d_method(args) != ZOE_CONV_WINOGRAD))
         return zoe_fail(ctx, ZOE_INVALID,
-                        "conv3d: method %d cannot do a kernel of %zu x %zu x %zu with these "
+                        "%s: method %d cannot do a kernel of %zu x %zu x %zu with these "
                         "channels, strides and dilations",
-                        (int)args->method, weights->kt, weights->kh, weights->kw);
+                        op, (int)args->method, weights->kt, weights->kh, weights->kw);
     return ZOE_OK;
 }
 
 /* The output's shape; an axis without a position is refused, but for no frames at all. */
-static zoe_status output_shape(zoe_context *ctx, size_t shape[RANK], const zoe_conv3d_args *args)
+static zoe_status output_shape(zoe_context *ctx, const char *op, size_t shape[RANK],
+                               const zoe_conv3d_args *args)
 {
     const zoe_conv_weights *weights = args->weights;
     const size_t scale = args->upsample ? 2 : 1;
@@ -163,7 +164,7 @@ static zoe_status output_shape(zoe_context *ctx, size_t shape[RANK], const zoe_c
     if (!zoe_size_add(&frames, past, args->x.shape[0]) ||
         !zoe_size_mul(&rows, args->x.shape[1], scale) ||
         !zoe_size_mul(&columns, args->x.shape[2], scale))
-        return zoe_fail(ctx, ZOE_INVALID, "conv3d: x is larger than memory can address");
+        return zoe_fail(ctx, ZOE_INVALID, "%s: x is larger than memory can address", op);
     shape[0] =
         none ? 0
              : positions(args->pad_front, frames, 0, weights->kt, args->dilation_t, args->stride_t);
@@ -174,25 +175,25 @@ static zoe_status output_shape(zoe_context *ctx, size_t shape[RANK], const zoe_c
     shape[3] = weights->Cout;
     if ((shape[0] == 0 && !none) || shape[1] == 0 || shape[2] == 0)
         return zoe_fail(ctx, ZOE_INVALID,
-                        "conv3d: a kernel of %zu x %zu x %zu has no place in %zu x %zu x %zu "
+                        "%s: a kernel of %zu x %zu x %zu has no place in %zu x %zu x %zu "
                         "and its padding",
-                        weights->kt, weights->kh, weights->kw, frames, rows, columns);
+                        op, weights->kt, weights->kh, weights->kw, frames, rows, columns);
     return ZOE_OK;
 }
 
-static zoe_status check_outputs(zoe_context *ctx, const zoe_conv3d_args *args)
+static zoe_status check_outputs(zoe_context *ctx, const char *op, const zoe_conv3d_args *args)
 {
     size_t shape[RANK];
-    TRY(output_shape(ctx, shape, args));
-    TRY(check_frames(ctx, "y", args->y, TYPES, shape));
-    TRY(check_frames(ctx, "residual", args->residual, TYPES | ZOE_TYPES_OR_NONE, shape));
+    TRY(output_shape(ctx, op, shape, args));
+    TRY(check_frames(ctx, op, "y", args->y, TYPES, shape));
+    TRY(check_frames(ctx, op, "residual", args->residual, TYPES | ZOE_TYPES_OR_NONE, shape));
     if (shape[0] == 0)
         return ZOE_OK;
-    TRY(zoe_check_apart(ctx, "conv3d", "y", args->y, "x", args->x, false));
-    TRY(zoe_check_apart(ctx, "conv3d", "y", args->y, "past", args->past, false));
+    TRY(zoe_check_apart(ctx, op, "y", args->y, "x", args->x, false));
+    TRY(zoe_check_apart(ctx, op, "y", args->y, "past", args->past, false));
     if (!given(args->residual))
         return ZOE_OK;
-    return zoe_check_apart(ctx, "conv3d", "y", args->y, "residual", args->residual, true);
+    return zoe_check_apart(ctx, op, "y", args->y, "residual", args->residual, true);
 }
 
 size_t zoe_conv3d_workspace(const zoe_context *ctx, const zoe_conv3d_args *args)
@@ -201,14 +202,20 @@ size_t zoe_conv3d_workspace(const zoe_context *ctx, const zoe_conv3d_args *args)
     return args->weights ? args->weights->device->conv3d_workspace(ctx, &full) : 0;
 }
 
-zoe_status zoe_conv3d(zoe_context *ctx, const zoe_conv3d_args *args, zoe_workspace work)
+zoe_status zoe_conv3d_as(zoe_context *ctx, const char *op, const zoe_conv3d_args *args,
+                         zoe_workspace work)
 {
-    TRY(check_inputs(ctx, args));
-    TRY(check_outputs(ctx, args));
+    TRY(check_inputs(ctx, op, args));
+    TRY(check_outputs(ctx, op, args));
     if (args->y.shape[0] == 0)
         return ZOE_OK;
     const zoe_conv3d_args full = spelt_out(args);
-    TRY(zoe_check_workspace(ctx, "conv3d", work, zoe_conv3d_workspace(ctx, args)));
+    TRY(zoe_check_workspace(ctx, op, work, zoe_conv3d_workspace(ctx, args)));
     TRY(zoe_check_cancel(ctx));
     return zoe_clocked(ctx, ZOE_KIND_CONV, args->weights->device->conv3d(ctx, &full, work));
+}
+
+zoe_status zoe_conv3d(zoe_context *ctx, const zoe_conv3d_args *args, zoe_workspace work)
+{
+    return zoe_conv3d_as(ctx, "conv3d", args, work);
 }

@@ -48,7 +48,7 @@ zoe_status zoe_causal_conv3d(zoe_context *ctx, const zoe_causal_conv3d_args *arg
                              zoe_workspace work)
 {
     const zoe_conv3d_args full = of_causal(args);
-    return zoe_conv3d(ctx, &full, work);
+    return zoe_conv3d_as(ctx, "causal_conv3d", &full, work);
 }
 
 static zoe_conv3d_args of_pictures(const zoe_conv2d_args *args)
@@ -84,5 +84,5 @@ zoe_status zoe_conv2d(zoe_context *ctx, const zoe_conv2d_args *args, zoe_workspa
         return zoe_fail(ctx, ZOE_INVALID, "conv2d: the weights have %zu taps in time, wanted 1",
                         args->weights->kt);
     const zoe_conv3d_args full = of_pictures(args);
-    return zoe_conv3d(ctx, &full, work);
+    return zoe_conv3d_as(ctx, "conv2d", &full, work);
 }

@@ -3,7 +3,6 @@
 #include "op/check.h"
 #include "op/clock.h"
 
-static const char op[] = "linear";
 static const unsigned row_types = ZOE_TYPE(ZOE_F32) | ZOE_TYPE(ZOE_F16) | ZOE_TYPE(ZOE_BF16);
 
 /* ---- shapes ---- */
@@ -71,7 +70,8 @@ static zoe_tensor matrix_gate(zoe_tensor gate, size_t b, size_t n)
 
 /* ---- checks ---- */
 
-static zoe_status check_term(zoe_context *ctx, const zoe_linear_args *a, const zoe_linear_term *t)
+static zoe_status check_term(zoe_context *ctx, const char *op, const zoe_linear_args *a,
+                             const zoe_linear_term *t)
 {
     if (a->x.rank > 2)
         return zoe_fail(ctx, ZOE_INVALID, "%s: terms with an x of rank %d, wanted 2", op,
@@ -81,7 +81,7 @@ static zoe_status check_term(zoe_context *ctx, const zoe_linear_args *a, const z
                      t->x.shape[1]);
 }
 
-static zoe_status check_x(zoe_context *ctx, zoe_tensor x)
+static zoe_status check_x(zoe_context *ctx, const char *op, zoe_tensor x)
 {
     size_t shape[ZOE_MAX_RANK] = {ZOE_ANY, ZOE_ANY};
     const bool ranked = x.rank >= 2 && x.rank <= ZOE_MAX_RANK;
@@ -90,7 +90,7 @@ static zoe_status check_x(zoe_context *ctx, zoe_tensor x)
     return zoe_check_tensor(ctx, op, "x", x, row_types, ranked ? x.rank : 2, shape);
 }
 
-static zoe_status check_w(zoe_context *ctx, const zoe_linear_args *a)
+static zoe_status check_w(zoe_context *ctx, const char *op, const zoe_linear_args *a)
 {
     size_t shape[ZOE_MAX_RANK];
     memcpy(shape, a->x.shape, sizeof shape);
@@ -102,7 +102,7 @@ static zoe_status check_w(zoe_context *ctx, const zoe_linear_args *a)
 }
 
 /* many: some part has several matrices, which are computed one after the other. */
-static zoe_status check_gate(zoe_context *ctx, const zoe_linear_args *a, bool many)
+static zoe_status check_gate(zoe_context *ctx, const char *op, const zoe_linear_args *a, bool many)
 {
     const unsigned f32_or_none = ZOE_TYPE(ZOE_F32) | ZOE_TYPES_OR_NONE;
     if (a->gate.dtype == ZOE_NONE || a->gate.rank != 2)
@@ -117,17 +117,18 @@ static zoe_status check_gate(zoe_context *ctx, const zoe_linear_args *a, bool ma
     return ZOE_OK;
 }
 
-static zoe_status check_shapes(zoe_context *ctx, const zoe_linear_args *a, bool many)
+static zoe_status check_shapes(zoe_context *ctx, const char *op, const zoe_linear_args *a,
+                               bool many)
 {
     const unsigned f32_or_none = ZOE_TYPE(ZOE_F32) | ZOE_TYPES_OR_NONE;
     size_t shape[ZOE_MAX_RANK];
-    TRY(check_x(ctx, a->x));
-    TRY(check_w(ctx, a));
+    TRY(check_x(ctx, op, a->x));
+    TRY(check_w(ctx, op, a));
     memcpy(shape, a->x.shape, sizeof shape);
     shape[a->x.rank - 1] = outputs(a);
     TRY(zoe_check_tensor(ctx, op, "y", a->y, row_types, a->x.rank, shape));
     TRY(ZOE_CHECK(ctx, op, "bias", a->bias, f32_or_none, 1, outputs(a)));
-    TRY(check_gate(ctx, a, many));
+    TRY(check_gate(ctx, op, a, many));
     TRY(zoe_check_tensor(ctx, op, "residual", a->residual, row_types | ZOE_TYPES_OR_NONE, a->x.rank,
                          shape));
     if ((unsigned)a->activation > ZOE_ACT_LAST)
@@ -135,12 +136,13 @@ static zoe_status check_shapes(zoe_context *ctx, const zoe_linear_args *a, bool 
     if (a->n_terms > 0 && !a->terms)
         return zoe_fail(ctx, ZOE_INVALID, "%s: %zu terms, and none is given", op, a->n_terms);
     for (size_t i = 0; i < a->n_terms; i++)
-        TRY(check_term(ctx, a, &a->terms[i]));
+        TRY(check_term(ctx, op, a, &a->terms[i]));
     return ZOE_OK;
 }
 
 /* The y of one part against what another reads; `own`: they are the same part. */
-static zoe_status check_apart(zoe_context *ctx, zoe_tensor y, const zoe_linear_args *b, bool own)
+static zoe_status check_apart(zoe_context *ctx, const char *op, zoe_tensor y,
+                              const zoe_linear_args *b, bool own)
 {
     TRY(zoe_check_apart(ctx, op, "y", y, "x", b->x, false));
     TRY(zoe_check_apart(ctx, op, "y", y, "w", b->w, false));
@@ -164,7 +166,8 @@ static bool same_x(zoe_tensor a, zoe_tensor b)
     return true;
 }
 
-static zoe_status check_count(zoe_context *ctx, const zoe_linear_args *parts, size_t n)
+static zoe_status check_count(zoe_context *ctx, const char *op, const zoe_linear_args *parts,
+                              size_t n)
 {
     if (n == 0 || n > ZOE_LINEAR_PARTS)
         return zoe_fail(ctx, ZOE_INVALID, "%s: %zu parts, wanted 1 to %d", op, n, ZOE_LINEAR_PARTS);
@@ -173,20 +176,20 @@ static zoe_status check_count(zoe_context *ctx, const zoe_linear_args *parts, si
     return ZOE_OK;
 }
 
-static zoe_status check(zoe_context *ctx, const zoe_linear_args *parts, size_t n)
+static zoe_status check(zoe_context *ctx, const char *op, const zoe_linear_args *parts, size_t n)
 {
     bool many = false;
-    TRY(check_count(ctx, parts, n));
+    TRY(check_count(ctx, op, parts, n));
     for (size_t i = 0; i < n; i++)
         many = many || many_matrices(&parts[i]);
     for (size_t i = 0; i < n; i++) {
-        TRY(check_shapes(ctx, &parts[i], many));
+        TRY(check_shapes(ctx, op, &parts[i], many));
         if (!same_x(parts[i].x, parts[0].x))
             return zoe_fail(ctx, ZOE_INVALID, "%s: part %zu has another x than part 0", op, i);
     }
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n; j++)
-            TRY(check_apart(ctx, parts[i].y, &parts[j], i == j));
+            TRY(check_apart(ctx, op, parts[i].y, &parts[j], i == j));
     return ZOE_OK;
 }
 
@@ -235,7 +238,8 @@ zoe_status zoe_linear_parts(zoe_context *ctx, const zoe_linear_args *parts, size
 {
     zoe_linear_args real[ZOE_LINEAR_PARTS];
     bool many = false;
-    TRY(check(ctx, parts, n));
+    static const char op[] = "linear";
+    TRY(check(ctx, op, parts, n));
     const size_t wanted = zoe_linear_parts_workspace(ctx, parts, n);
     n = real_parts(real, parts, n);
     if (n == 0)
@@ -266,7 +270,7 @@ typedef struct normed_rows {
     zoe_tensor x, vectors[5], as_x;
 } normed_rows;
 
-static zoe_status check_type(zoe_context *ctx, zoe_tensor y, zoe_dtype type)
+static zoe_status check_type(zoe_context *ctx, const char *op, zoe_tensor y, zoe_dtype type)
 {
     if (y.dtype != ZOE_NONE)
         return zoe_fail(ctx, ZOE_INVALID, "%s: y of the norm is given, wanted none", op);
@@ -282,7 +286,7 @@ static zoe_tensor stand_in(zoe_tensor x, zoe_dtype type)
     return x;
 }
 
-static zoe_status check_normed_apart(zoe_context *ctx, const zoe_linear_args *part,
+static zoe_status check_normed_apart(zoe_context *ctx, const char *op, const zoe_linear_args *part,
                                      const normed_rows *rows)
 {
     TRY(zoe_check_apart(ctx, op, "y", part->y, "x of the norm", rows->x, false));
@@ -292,10 +296,10 @@ static zoe_status check_normed_apart(zoe_context *ctx, const zoe_linear_args *pa
     return ZOE_OK;
 }
 
-static zoe_status check_normed(zoe_context *ctx, const normed_rows *rows,
+static zoe_status check_normed(zoe_context *ctx, const char *op, const normed_rows *rows,
                                const zoe_linear_args *parts, size_t n)
 {
-    TRY(check_count(ctx, parts, n));
+    TRY(check_count(ctx, op, parts, n));
     for (size_t i = 0; i < n; i++) {
         zoe_linear_args part = parts[i];
         if (part.x.dtype != ZOE_NONE)
@@ -304,12 +308,12 @@ static zoe_status check_normed(zoe_context *ctx, const normed_rows *rows,
             return zoe_fail(ctx, ZOE_INVALID, "%s: w of part %zu has rank %d, wanted 2", op, i,
                             part.w.rank);
         part.x = rows->as_x;
-        TRY(check_shapes(ctx, &part, false));
+        TRY(check_shapes(ctx, op, &part, false));
     }
     for (size_t i = 0; i < n; i++) {
-        TRY(check_normed_apart(ctx, &parts[i], rows));
+        TRY(check_normed_apart(ctx, op, &parts[i], rows));
         for (size_t j = 0; j < n; j++)
-            TRY(check_apart(ctx, parts[i].y, &parts[j], i == j));
+            TRY(check_apart(ctx, op, parts[i].y, &parts[j], i == j));
     }
     return ZOE_OK;
 }
@@ -339,17 +343,18 @@ size_t zoe_rms_norm_linear_workspace(const zoe_context *ctx, const zoe_rms_norm_
 zoe_status zoe_rms_norm_linear(zoe_context *ctx, const zoe_rms_norm_linear_args *args,
                                zoe_workspace work)
 {
+    static const char op[] = "rms_norm_linear";
     zoe_linear_args real[ZOE_LINEAR_PARTS];
     zoe_rms_norm_linear_args a = *args;
     const normed_rows rows = {
         .x = a.norm.x, .vectors = {a.norm.gamma}, .as_x = stand_in(a.norm.x, a.type)};
-    TRY(check_type(ctx, a.norm.y, a.type));
+    TRY(check_type(ctx, op, a.norm.y, a.type));
     if (a.norm.rstd.dtype != ZOE_NONE || a.norm.gamma.rank > 1)
         return zoe_fail(ctx, ZOE_INVALID, "%s: the norm has rstd, or a gamma of rank %d", op,
                         a.norm.gamma.rank);
     a.norm.y = rows.as_x;
-    TRY(zoe_check_rms_norm(ctx, "rms_norm_linear", &a.norm));
-    TRY(check_normed(ctx, &rows, a.parts, a.n_parts));
+    TRY(zoe_check_rms_norm(ctx, op, &a.norm));
+    TRY(check_normed(ctx, op, &rows, a.parts, a.n_parts));
     a.n_parts = normed_parts(real, rows.as_x, a.parts, a.n_parts);
     a.parts = real;
     if (a.n_parts == 0)
@@ -372,16 +377,17 @@ size_t zoe_layer_norm_linear_workspace(const zoe_context *ctx,
 zoe_status zoe_layer_norm_linear(zoe_context *ctx, const zoe_layer_norm_linear_args *args,
                                  zoe_workspace work)
 {
+    static const char op[] = "layer_norm_linear";
     zoe_linear_args real[ZOE_LINEAR_PARTS];
     zoe_layer_norm_linear_args a = *args;
     const zoe_layer_norm_modulate_args *m = &args->norm;
     const normed_rows rows = {.x = m->x,
                               .vectors = {m->gamma, m->beta, m->scale, m->shift, m->group},
                               .as_x = stand_in(m->x, a.type)};
-    TRY(check_type(ctx, m->y, a.type));
+    TRY(check_type(ctx, op, m->y, a.type));
     a.norm.y = rows.as_x;
-    TRY(zoe_check_layer_norm_modulate(ctx, "layer_norm_linear", &a.norm));
-    TRY(check_normed(ctx, &rows, a.parts, a.n_parts));
+    TRY(zoe_check_layer_norm_modulate(ctx, op, &a.norm));
+    TRY(check_normed(ctx, op, &rows, a.parts, a.n_parts));
     a.n_parts = normed_parts(real, rows.as_x, a.parts, a.n_parts);
     a.parts = real;
     if (a.n_parts == 0)

@@ -675,6 +675,39 @@ static void test_refusals(void **unused)
     free(x), free(w), free(y);
 }
 
+/* A sentence names the operator that was called, not the one that it is made of. */
+static void test_names(void **unused)
+{
+    zoe_context *ctx = zoe_context_new(1);
+    float x[16] = {0}, y[16];
+    const zoe_workspace none = {.bytes = 0};
+    const zoe_tensor t = zoe_tensor_4d(x, ZOE_F32, 1, 4, 4, 1);
+    zoe_conv_weights *w;
+    (void)unused;
+    assert_non_null(ctx);
+    assert_int_equal(
+        zoe_conv_weights_new(ctx, &w, zoe_tensor_4d(x, ZOE_F32, 1, 1, 1, 1), zoe_tensor_none()),
+        ZOE_OK);
+    zoe_conv2d_args flat = {.y = zoe_tensor_4d(y, ZOE_F32, 1, 4, 4, 1), .x = t, .weights = w};
+    assert_int_equal(zoe_conv2d(ctx, &flat, none), ZOE_INVALID);
+    assert_string_equal(zoe_context_message(ctx), "conv2d: stride 1 x 0 x 0, wanted at least 1");
+    zoe_context_clear(ctx);
+    flat.stride_h = flat.stride_w = 1;
+    flat.x.dtype = ZOE_I32;
+    assert_int_equal(zoe_conv2d(ctx, &flat, none), ZOE_INVALID);
+    assert_non_null(strstr(zoe_context_message(ctx), "conv2d: x is i32"));
+    zoe_context_clear(ctx);
+    flat.x = flat.y;
+    assert_int_equal(zoe_conv2d(ctx, &flat, none), ZOE_INVALID);
+    assert_non_null(strstr(zoe_context_message(ctx), "conv2d: y overlaps x"));
+    zoe_context_clear(ctx);
+    const zoe_causal_conv3d_args causal = {.y = flat.y, .x = t, .weights = w};
+    assert_int_equal(zoe_causal_conv3d(ctx, &causal, none), ZOE_INVALID);
+    assert_non_null(strstr(zoe_context_message(ctx), "causal_conv3d: stride 0 x 0 x 0"));
+    zoe_conv_weights_free(w);
+    zoe_context_free(ctx);
+}
+
 /* The workspace is asked for before anything is checked. */
 static void test_workspace_of_nonsense(void **unused)
 {
@@ -750,6 +783,7 @@ int main(void)
         cmocka_unit_test(test_stored_types),
         cmocka_unit_test(test_nonfinite),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_weight_refusals),
         cmocka_unit_test(test_workspace_of_nonsense),
     };

@@ -228,6 +228,15 @@ static void terms_and_odd_rows(void **state)
     zoe_context_free(ctx);
 }
 
+/* Does the sentence begin with the operator that was called? */
+static void assert_named(zoe_context *ctx, zoe_status status, const char *op)
+{
+    assert_int_not_equal(status, ZOE_OK);
+    if (strncmp(zoe_context_message(ctx), op, strlen(op)) != 0)
+        fail_msg("\"%s\" does not begin with %s", zoe_context_message(ctx), op);
+    zoe_context_clear(ctx);
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
@@ -253,7 +262,9 @@ static void wrong_arguments_are_refused(void **state)
     layer = layer_good;                                                                            \
     change;                                                                                        \
     assert_refused(ctx, zoe_rms_norm_linear(ctx, &rms, work), status, word);                       \
-    assert_refused(ctx, zoe_layer_norm_linear(ctx, &layer, work), status, word)
+    assert_named(ctx, zoe_rms_norm_linear(ctx, &rms, work), "rms_norm_linear: ");                  \
+    assert_refused(ctx, zoe_layer_norm_linear(ctx, &layer, work), status, word);                   \
+    assert_named(ctx, zoe_layer_norm_linear(ctx, &layer, work), "layer_norm_linear: ")
     REFUSED(rms.type = layer.type = ZOE_F64, ZOE_INVALID, "the norm's type is f64, wanted f32");
     REFUSED(rms.type = layer.type = ZOE_NONE, ZOE_INVALID, "the norm's type is none");
     REFUSED(rms.norm.y = layer.norm.y = x, ZOE_INVALID, "y of the norm is given");
