@@ -40,14 +40,40 @@ static bool take_word(const char **text, char **out)
     return quote == 0;
 }
 
+enum { STEPS_WORD = 32 };
+
+/* A step list brings its number and its solver along, whatever the request says of them. Before the
+ * setting's own words, so that what contradicts there is refused. `word` has room for one. */
+static int add_implied(const zoe_sweep *sweep, zoe_setting *setting, char *word)
+{
+    static char solver[] = "--solver=euler";
+    const zoe_command *command = &zoe_generate_command;
+    const size_t first = sweep->n_request + 1, n = (size_t)setting->argc - first;
+    zoe_request *own = calloc(1, sizeof *own);
+    if (!own)
+        return no_memory();
+    if (zoe_options_parse(&own->found, own, command->rows, command->n_rows, setting->argc,
+                          setting->argv, (int)first, "zoe generate") &&
+        own->job.step_list_count > 0) {
+        char **at = setting->argv + first;
+        memmove(at + 2, at, n * sizeof *at);
+        snprintf(word, STEPS_WORD, "--steps=%zu", own->job.step_list_count);
+        at[0] = solver;
+        at[1] = word;
+        setting->argc += 2;
+    }
+    free(own);
+    return ZOE_EXIT_DONE;
+}
+
 /* options to words, after those of the request. */
 static int split(const zoe_sweep *sweep, zoe_setting *setting)
 {
     const char *in = setting->options;
     const size_t room = strlen(in) + 1;
     /* A word takes two characters of the text at least, but for the last. */
-    setting->words = malloc(room + 1);
-    setting->argv = calloc(sweep->n_request + room / 2 + 3, sizeof *setting->argv);
+    setting->words = malloc(room + 1 + STEPS_WORD);
+    setting->argv = calloc(sweep->n_request + room / 2 + 5, sizeof *setting->argv);
     if (!setting->words || !setting->argv)
         return no_memory();
     static char command[] = "generate";
@@ -60,7 +86,7 @@ static int split(const zoe_sweep *sweep, zoe_setting *setting)
         if (!take_word(&in, &out))
             return refuse(setting->name, "a quote without its end");
     }
-    return ZOE_EXIT_DONE;
+    return add_implied(sweep, setting, out);
 }
 
 /* ---- the list ---- */

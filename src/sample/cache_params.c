@@ -113,7 +113,7 @@ static const key keys[] = {
     /* FBCache */
     {"downsample_factor", FIRST, KIND_COUNT, AT(downsample), 1, MOST, NULL},
     {"warmup_steps", FIRST, KIND_COUNT, AT(warmup), 0, MOST, NULL},
-    {"enable_taylorseer", FIRST, KIND_SERIES, 0, 0, 0, NULL},
+    {"enable_taylorseer", FIRST, KIND_SERIES, AT(forecast), 0, 0, NULL},
     /* TeaCache */
     {"coefficients", TEA, KIND_COEFFICIENTS, 0, -1e12, 1e12, NULL},
     {"use_ret_steps", TEA, KIND_RETAIN, 0, 0, 0, NULL},
@@ -413,6 +413,39 @@ static zoe_status read_rule(zoe_context *ctx, zoe_cache_params *p, zoe_cache_met
     return ZOE_OK;
 }
 
+/* Do two keys say the same? What has no place in the parameters is told by its kind. */
+static bool same_target(const key *a, const key *b)
+{
+    return a == b || (a->kind != KIND_MUTE && a->at == b->at && (a->at > 0 || a->kind == b->kind));
+}
+
+/* That each thing is said once, by one of its names. */
+static zoe_status check_twice(zoe_context *ctx, const zoe_cache_params *p,
+                              const zoe_cache_setting *settings, size_t n)
+{
+    const key *found[KEYS];
+    for (size_t i = 0; i < n; i++) {
+        const zoe_cache_setting *s = &settings[i];
+        if (i == KEYS)
+            return zoe_fail(ctx, ZOE_INVALID, "step cache: more than %d settings", (int)KEYS);
+        TRY(find_key(ctx, &found[i], p, s));
+        for (size_t j = 0; j < i; j++) {
+            const char *where = s->where, *before = found[j]->name, *now = found[i]->name;
+            if (found[i] == found[j])
+                return zoe_fail(ctx, ZOE_INVALID, "%.200s%s%s: %s is given twice",
+                                where ? where : "", where ? ": " : "",
+                                zoe_cache_method_name(p->method), now);
+            if (same_target(found[i], found[j]))
+                return zoe_fail(ctx, ZOE_INVALID,
+                                "%.200s%s%s: %s and %s are two names of one setting; give one of "
+                                "them",
+                                where ? where : "", where ? ": " : "",
+                                zoe_cache_method_name(p->method), before, now);
+        }
+    }
+    return ZOE_OK;
+}
+
 zoe_status zoe_cache_params_set(zoe_context *ctx, zoe_cache_params *params, const char *method,
                                 const zoe_cache_setting *settings, size_t n)
 {
@@ -420,6 +453,7 @@ zoe_status zoe_cache_params_set(zoe_context *ctx, zoe_cache_params *params, cons
     bool ordered = false;
     TRY(find_method(ctx, &m, method));
     TRY(read_rule(ctx, params, m, settings, n));
+    TRY(check_twice(ctx, params, settings, n));
     for (int early = 1; early >= 0; early--)
         for (size_t i = 0; i < n; i++) {
             const key *k;

@@ -143,6 +143,8 @@ mistake '1:21: dit_cache.method: fbcache is no method, and capitals count; did y
 mistake '3:12: dit_cache.params.rel_l1_tresh is no key; did you mean rel_l1_thresh?' 'dit_cache:' '  method: TeaCache' \
     '  params: {rel_l1_tresh: 0.1}'
 mistake '3:20: TeaCache: warmup is "many", but a whole number' 'dit_cache:' '  method: TeaCache' '  params: {warmup: many}'
+mistake '3:41: FBCache: threshold and rel_l1_thresh are two names of one setting' 'dit_cache:' '  method: FBCache' \
+    '  params: {threshold: 1, rel_l1_thresh: 0.1}'
 mistake '1:38: dit_cache.params: a map is wanted, and this is a list' 'dit_cache: {method: FBCache, params: [1]}'
 mistake '1:21: dit_cache.params: a map is wanted' 'dit_cache: {params: 1}'
 mistake '2:3: dit_cache.enabled is no key; there are method, enable_separate_cfg, params' 'dit_cache:' '  enabled: true'

@@ -133,6 +133,23 @@ zoe sweep --csv s.csv --repeats 1 --threads 1 --setting "list: --steps 4 --step-
     --size 64x64 --frames 5 --steps 6 --seed 1
 expect_code 0
 grep -q '^list,.*,4,4,' s.csv || bad "the sweep has no run of four steps: $(cat s.csv)"
+# It brings its number and solver along, whatever the request says; only the setting itself can contradict it.
+listed() {
+    zoe sweep --csv s.csv --repeats 1 --threads 1 --setting "$1" -- --model "$CKPT" --image "$IMAGE" --size 64x64 --frames 5 \
+        --steps 6 --solver unipc --seed 1
+}
+listed "list: --step-list $list --boundary-step 2"
+expect_code 0
+grep -q '^list,.*,4,4,' s.csv || bad "the sweep has no run of four steps: $(cat s.csv)"
+listed "list: --step-list $list --steps 5"
+expect_code 2
+expect_says '--steps 5: the step list has 4'
+listed "list: --solver unipc --step-list $list"
+expect_code 2
+expect_says 'a step list goes with euler alone'
+listed "none: --step-list none --shift 4"
+expect_code 0
+grep -q '^none,.*,6,6,' s.csv || bad "the sweep has no run of six steps: $(cat s.csv)"
 zoe sweep --csv s.csv --repeats 1 --threads 1 -- --model "$CKPT" --image "$IMAGE" --size 64x64 --frames 5 --step-list $list --seed 1
 expect_code 0
 finish

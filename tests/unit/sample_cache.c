@@ -19,7 +19,7 @@ static const struct {
      "DBCache,residual_diff_threshold=1e3,Fn_compute_blocks=2,Bn_compute_blocks=1,"
      "max_warmup_steps=1",
      true},
-    {"MagCache,thresh=0,mag_ratios=i2v_A14B", "MagCache,thresh=1e3,K=3,mag_ratios=i2v_A14B", true},
+    {"MagCache,thresh=0,mag_ratios=i2v_A14B", "MagCache,thresh=1e3,mag_ratios=i2v_A14B,K=3", true},
 };
 enum { METHODS = sizeof methods / sizeof *methods };
 
@@ -89,7 +89,9 @@ static void skips_in_a_row_are_capped(void **state)
         char text[200];
         result r = run(*state, &w, methods[m].much);
         assert_int_equal(longest(&r), 3);
-        snprintf(text, sizeof text, "%s,max_skips=1", methods[m].much);
+        const char *much = methods[m].much, *cap = strstr(much, ",K="); /* by its other name */
+        const size_t n = cap ? (size_t)(cap - much) : strlen(much);
+        snprintf(text, sizeof text, "%.*s,max_skips=1", (int)n, much);
         result one = run(*state, &w, text);
         assert_int_equal(longest(&one), 1);
         result_free(&r);

@@ -102,6 +102,37 @@ static void published_tables_by_name(void **state)
     refused(*state, "MagCache,mag_ratios=other", "i2v_A14B");
 }
 
+/* Each thing is said once, whichever of its names are used. */
+static void two_names_of_one_key_are_refused(void **state)
+{
+    static const zoe_cache_setting twice[] = {{"rel_l1_thresh", "0.1", "x.yaml:4:3"},
+                                              {"residual_diff_threshold", "0.2", "x.yaml:5:3"}};
+    zoe_cache_params p;
+    assert_int_equal(zoe_cache_params_set(*state, &p, "FBCache", twice, 2), ZOE_INVALID);
+    assert_string_equal(zoe_context_message(*state),
+                        "x.yaml:5:3: FBCache: rel_l1_thresh and residual_diff_threshold are two "
+                        "names of one setting; give one of them");
+    zoe_context_clear(*state);
+    refused(*state, "FBCache,threshold=0.1,rel_l1_thresh=0.1", "threshold and rel_l1_thresh");
+    refused(*state, "EasyCache,thresh=0.1,threshold=0.1", "thresh and threshold");
+    refused(*state, "FBCache,warmup_steps=2,warmup=2", "warmup_steps and warmup");
+    refused(*state, "FBCache,calibrator=foca,enable_taylorseer=true",
+            "calibrator and enable_taylorseer");
+    refused(*state, "FBCache,calibrator=taylorseer,n_derivatives=1,taylorseer_order=1",
+            "n_derivatives and taylorseer_order");
+    refused(*state, "TaylorSeer,cutoff_steps=1,disable_cache_after_step=1",
+            "cutoff_steps and disable_cache_after_step");
+    refused(*state, "DBCache,max_skips=1,max_continuous_cached_steps=1",
+            "max_skips and max_continuous_cached_steps");
+    refused(*state, "MagCache,mag_ratios=i2v_A14B,K=1,max_skip_steps=1", "K and max_skip_steps");
+    refused(*state, "FBCache,threshold=0.1,threshold=0.1", "threshold is given twice");
+    refused(*state, "FBCache,rule=recipe,rule=recipe", "rule is given twice");
+    refused(*state, "FBCache,store=f32,store=f32", "store is given twice");
+    /* What is read by nobody contradicts nothing, and the kinds without a place are several. */
+    parsed(*state, "TeaCache,latent=x,judge_input=x,cache_name=x,use_ret_steps=true,store=bf16,"
+                   "coefficients=[1,0]");
+}
+
 static void mistakes_are_named(void **state)
 {
     static const zoe_cache_setting unknown[] = {{"rel_l1_tresh", "0.1", "x.yaml:17:3"}};
@@ -216,10 +247,14 @@ static void fields_out_of_range(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seed_keys_and_defaults),   cmocka_unit_test(rule_comes_first),
-        cmocka_unit_test(published_tables_by_name), cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(limits_and_lists),         cmocka_unit_test(settings_that_do_not_suit),
+        cmocka_unit_test(seed_keys_and_defaults),
+        cmocka_unit_test(rule_comes_first),
+        cmocka_unit_test(published_tables_by_name),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(limits_and_lists),
+        cmocka_unit_test(settings_that_do_not_suit),
         cmocka_unit_test(fields_out_of_range),
+        cmocka_unit_test(two_names_of_one_key_are_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
