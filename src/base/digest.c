@@ -1,10 +1,9 @@
 /* SHA-256 by libcrypto. */
 #include "base/digest.h"
+#include "base/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/evp.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct zoe_digest {
@@ -100,11 +99,9 @@ zoe_status zoe_file_digest(zoe_context *ctx, char text[ZOE_DIGEST_TEXT], const c
     zoe_digest *digest = NULL;
     void *buffer = NULL;
     zoe_status status;
+    int fd;
     text[0] = '\0';
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return zoe_fail(ctx, errno == ENOENT || errno == ENOTDIR ? ZOE_MISSING : ZOE_IO,
-                        "%s: cannot open: %s", path, strerror(errno));
+    TRY(zoe_file_open(ctx, &fd, path, false));
     TRY_GOTO(zoe_digest_new(ctx, &digest));
     TRY_GOTO(zoe_alloc(ctx, &buffer, BUFFER, 1, "file buffer"));
     TRY_GOTO(add_file(ctx, digest, fd, buffer, BUFFER, path));

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -152,19 +153,77 @@ zoe_status zoe_map_check(zoe_context *ctx, const zoe_map *map)
     return ZOE_OK;
 }
 
+/* ---- files and pipes that are read from their beginning ---- */
+
+/* Somebody who is about to write to a named pipe opens it at the same moment as we do. */
+enum { PIPE_WAIT_MS = 2000, PIPE_LOOK_MS = 20 };
+
+/* Has somebody the empty pipe open for writing? A read would tell too, but take a byte if there were
+ * one by then; what tee puts into `aside` is only a copy. */
+static bool is_written_to(int pipe_fd, const int aside[2])
+{
+    return tee(pipe_fd, aside[1], 1, SPLICE_F_NONBLOCK) != 0;
+}
+
+/* Waits until somebody writes to the pipe, or did. */
+static zoe_status await_writer(zoe_context *ctx, int fd, const char *path)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    int aside[2];
+    if (pipe2(aside, O_CLOEXEC) != 0)
+        return zoe_fail(ctx, ZOE_IO, "%s: cannot look into this pipe: %s", path, strerror(errno));
+    zoe_status status = ZOE_OK;
+    bool found = false;
+    for (int waited = 0; !found && waited < PIPE_WAIT_MS; waited += PIPE_LOOK_MS) {
+        TRY_GOTO(zoe_check_cancel(ctx));
+        found = poll(&p, 1, PIPE_LOOK_MS) > 0 || is_written_to(fd, aside);
+    }
+    if (!found)
+        status = zoe_fail(ctx, ZOE_IO, "%s: is a pipe to which nobody writes", path);
+done:
+    close(aside[0]);
+    close(aside[1]);
+    return status;
+}
+
+/* What was opened without blocking, as something to read from. */
+static zoe_status check_input(zoe_context *ctx, int fd, const char *path, bool pipe_too)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return zoe_fail(ctx, ZOE_IO, "%s: cannot stat: %s", path, strerror(errno));
+    if (S_ISREG(st.st_mode))
+        return ZOE_OK;
+    if (!S_ISFIFO(st.st_mode) || !pipe_too)
+        return zoe_fail(ctx, ZOE_IO, "%s: is %s, not a file", path,
+                        S_ISDIR(st.st_mode) ? "a folder" : "a device or pipe");
+    TRY(await_writer(ctx, fd, path));
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0)
+        return zoe_fail(ctx, ZOE_IO, "%s: cannot read: %s", path, strerror(errno));
+    return ZOE_OK;
+}
+
+zoe_status zoe_file_open(zoe_context *ctx, int *fd, const char *path, bool pipe_too)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd < 0)
+        return open_failed(ctx, path);
+    const zoe_status status = check_input(ctx, *fd, path, pipe_too);
+    if (status != ZOE_OK) {
+        close(*fd);
+        *fd = -1;
+    }
+    return status;
+}
+
 zoe_status zoe_file_read(zoe_context *ctx, char **text, size_t *size, const char *path,
                          size_t limit)
 {
+    int fd;
     *text = NULL;
     *size = 0;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return open_failed(ctx, path);
-    struct stat st;
-    if (fstat(fd, &st) != 0 || S_ISDIR(st.st_mode) || S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)) {
-        close(fd);
-        return zoe_fail(ctx, ZOE_IO, "%s: is a folder or a device, not a file", path);
-    }
+    TRY(zoe_file_open(ctx, &fd, path, true));
     zoe_status status = ZOE_OK;
     void *buffer = NULL;
     size_t used = 0, room = 0;
@@ -179,8 +238,10 @@ zoe_status zoe_file_read(zoe_context *ctx, char **text, size_t *size, const char
             buffer = bigger;
         }
         const ssize_t n = read(fd, (char *)buffer + used, room - used - 1);
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && errno == EINTR) {
+            TRY_GOTO(zoe_check_cancel(ctx));
             continue;
+        }
         if (n < 0) {
             status = zoe_fail(ctx, ZOE_IO, "%s: cannot read: %s", path, strerror(errno));
             goto done;
@@ -479,6 +540,13 @@ static zoe_status find_place(zoe_context *ctx, char **place, const char *path)
     return status;
 }
 
+/* Whoever writes a part holds its lock, which ends with the process; where there are no locks, nobody
+ * seems to write. */
+static bool take_lock(int fd)
+{
+    return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
 static zoe_status open_part(zoe_context *ctx, zoe_output *out)
 {
     for (int i = 0; i < RANDOM_TRIES; i++) {
@@ -491,6 +559,7 @@ static zoe_status open_part(zoe_context *ctx, zoe_output *out)
             out->fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (out->fd >= 0) {
             struct stat old;
+            (void)take_lock(out->fd);
             if (stat(out->path, &old) == 0) /* who could not read the old file cannot read this */
                 (void)!fchmod(out->fd, old.st_mode & 0777);
             return ZOE_OK;
@@ -584,17 +653,24 @@ zoe_status zoe_output_probe(zoe_context *ctx, const char *path)
 
 /* ---- what a killed process left ---- */
 
-static bool is_regular(const char *path)
+/* A regular file that nobody writes to? */
+static bool is_left(const char *path)
 {
     struct stat st;
-    return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+    if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return false;
+    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const bool left = fd < 0 || take_lock(fd);
+    if (fd >= 0)
+        close(fd);
+    return left;
 }
 
 void zoe_output_sweep(const char *path, const char *letters)
 {
     char *place = NULL, *part = NULL;
     if (zoe_part_letters_check(letters) && find_place(NULL, &place, path) == ZOE_OK &&
-        name_part(NULL, &part, place, letters) == ZOE_OK && is_regular(part))
+        name_part(NULL, &part, place, letters) == ZOE_OK && is_left(part))
         unlink(part);
     zoe_free(part);
     zoe_free(place);

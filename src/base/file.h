@@ -24,7 +24,12 @@ zoe_status zoe_map_check(zoe_context *ctx, const zoe_map *map);
  * handler of SIGBUS. At most 256 maps are known. */
 const char *zoe_map_path_at(const void *address);
 
-/* A whole file as a NUL-terminated text, at most `limit` bytes; free with zoe_free. */
+/* A file to read from its beginning, to be closed with close; never waits for one that is none. With
+ * pipe_too also a pipe, such as /dev/fd/63 of <(...), that somebody writes to within 2 s. Errors:
+ * ZOE_MISSING (no such file), ZOE_IO (cannot open, is a folder, a device, a pipe), ZOE_CANCELLED. */
+zoe_status zoe_file_open(zoe_context *ctx, int *fd, const char *path, bool pipe_too);
+/* A whole file, or what comes through a pipe, as a NUL-terminated text, at most `limit` bytes; free
+ * with zoe_free. Errors: those of zoe_file_open; ZOE_FORMAT (longer, a Git LFS pointer). */
 zoe_status zoe_file_read(zoe_context *ctx, char **text, size_t *size, const char *path,
                          size_t limit);
 
@@ -73,8 +78,8 @@ enum { ZOE_PART_LETTERS = 9 }; /* with the end */
 zoe_status zoe_part_letters_draw(zoe_context *ctx, char letters[ZOE_PART_LETTERS]);
 bool zoe_part_letters_check(const char *letters); /* can these be such letters? */
 void zoe_part_letters_use(zoe_context *ctx, const char *letters);
-/* Removes, if it is there, the part with these letters of an output (a regular file only), or of a
- * folder with the files in it. */
+/* Removes, if it is there, the part with these letters of an output (a regular file that nobody writes
+ * to any more), or of a folder with the files in it. */
 void zoe_output_sweep(const char *path, const char *letters);
 void zoe_folder_sweep(const char *folder, const char *letters);
 

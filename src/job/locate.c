@@ -71,12 +71,26 @@ static zoe_status holds(zoe_context *ctx, bool *found, const char *folder, const
     return ZOE_OK;
 }
 
+/* The object of a file; NULL with the reason in *error if it is none. */
+static zoe_status read_json(zoe_context *ctx, json_t **root, json_error_t *error, const char *path)
+{
+    zoe_map map;
+    *root = NULL;
+    TRY(zoe_map_open(ctx, &map, path));
+    const char *text = map.data ? (const char *)map.data : "";
+    *root = json_loadb(text, map.size, JSON_REJECT_DUPLICATES, error);
+    zoe_map_close(&map);
+    return ZOE_OK;
+}
+
 /* Does model_index.json name a second transformer? One that cannot be read does not. */
 static zoe_status names_second(zoe_context *ctx, bool *second, const char *folder)
 {
     char *path;
+    json_t *root;
+    json_error_t error;
     TRY(zoe_path_join(ctx, &path, folder, "model_index.json"));
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    (void)read_json(NULL, &root, &error, path);
     zoe_free(path);
     const json_t *entry = json_object_get(root, "transformer_2");
     *second = json_is_string(json_array_get(entry, 1));
@@ -343,7 +357,7 @@ static zoe_status read_boundary(zoe_context *ctx, double *boundary, const char *
     TRY(zoe_path_join(ctx, &path, folder, "model_index.json"));
     if (!zoe_file_exists(path))
         goto done;
-    root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    TRY_GOTO(read_json(ctx, &root, &error, path));
     const json_t *ratio = json_object_get(root, "boundary_ratio");
     if (!json_is_object(root))
         status = zoe_fail(ctx, ZOE_FORMAT, "%s: %s", path, root ? "is no object" : error.text);

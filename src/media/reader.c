@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -211,10 +210,8 @@ static zoe_status open_content(zoe_context *ctx, zoe_video_reader *r, int fd, bo
 static zoe_status open_file(zoe_context *ctx, zoe_video_reader *r)
 {
     bool picture = false;
-    const int fd = open(r->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return zoe_fail(ctx, errno == ENOENT || errno == ENOTDIR ? ZOE_MISSING : ZOE_IO,
-                        "%s: cannot open: %s", r->path, strerror(errno));
+    int fd;
+    TRY(zoe_file_open(ctx, &fd, r->path, true));
     const zoe_status status = open_content(ctx, r, fd, &picture);
     if (status != ZOE_OK) {
         zoe_fail_in(ctx, "%s", r->path);

@@ -67,4 +67,45 @@ expect_says "$IMAGE"
 echo '{"dim": "many"}' >ckpt/high_noise_model/config.json
 refused
 expect_says config.json
+
+# A pipe or a device where a file is wanted is refused, not waited for; a pipe that somebody writes to is read where texts
+# and pictures are.
+mkfifo idle
+mkdir folder
+mkfifo folder/model.safetensors
+# prompt_refusal CODE TEXT COMMAND...
+prompt_refusal() {
+    wanted=$1 text=$2
+    shift 2
+    said="$*"
+    timeout -k 1 60 "$@" >stdout 2>stderr
+    code=$?
+    expect_code "$wanted"
+    expect_says "$text"
+}
+nobody='is a pipe to which nobody writes'
+prompt_refusal 3 "idle: $nobody" "$ZOE" info idle
+prompt_refusal 3 "idle: $nobody" "$ZOE" compare idle "$IMAGE"
+prompt_refusal 3 "idle: $nobody" "$ZOE" generate --config idle
+prompt_refusal 3 "idle: $nobody" "$ZOE" sweep --settings idle -- --model "$CKPT"
+prompt_refusal 3 "idle: $nobody" "$ZOE" generate --model "$CKPT" --image idle --prompt x --out v.mp4
+prompt_refusal 3 'idle: is a device or pipe' "$ZOE" generate --model "$CKPT" --image "$IMAGE" --lora idle --out v.mp4
+prompt_refusal 1 'idle: is a device or pipe' "$ZOE" convert idle x.gguf --type f16
+prompt_refusal 1 'folder/model.safetensors: is a device or pipe' "$ZOE" convert folder x.gguf --type f16
+prompt_refusal 3 '/dev/zero: is a device or pipe' "$ZOE" generate --config /dev/zero
+mkdir -p diffusers/transformer
+mkfifo diffusers/model_index.json
+prompt_refusal 3 'diffusers/' "$ZOE" generate --model diffusers --image "$IMAGE" --prompt x --out v.mp4
+expect_no_files v.mp4 x.gguf
+(
+    sleep 0.3
+    echo "zoe: {model: $CKPT, image: $IMAGE, prompt: x, size: 64x64, frames: 1, steps: 1, seed: 1, threads: 1, out: v.y4m}" >idle
+) &
+prompt_refusal 0 'wrote v.y4m' "$ZOE" generate --config idle
+wait
+cat "$IMAGE" >idle &
+prompt_refusal 0 'wrote w.y4m' "$ZOE" generate --model "$CKPT" --image idle --prompt x --size 64x64 --frames 1 --steps 1 --seed 1 \
+    --threads 1 --out w.y4m
+wait
+expect_same v.y4m w.y4m
 finish

@@ -5,16 +5,19 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/digest.h"
 #include "base/file.h"
 
 typedef struct place {
@@ -162,6 +165,63 @@ static void odd_files_do_not_hold_up(void **state)
     zoe_context_clear(p->ctx);
     assert_int_equal(zoe_file_read(p->ctx, &text, &size, "/dev/zero", 1u << 20), ZOE_IO);
     assert_non_null(strstr(zoe_context_message(p->ctx), "/dev/zero"));
+}
+
+/* A pipe that is written to is read, however late its bytes come; one that nobody writes to is refused,
+ * not waited for. */
+static void pipes_are_read_if_they_are_written_to(void **state)
+{
+    place *p = *state;
+    char *text;
+    size_t size;
+    int fd;
+    assert_int_equal(mkfifo(p->file, 0600), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct timespec late = {0, 300000000};
+        const int to = open(p->file, O_WRONLY);
+        nanosleep(&late, NULL);
+        _exit(write(to, "late", 4) == 4 ? 0 : 1);
+    }
+    assert_int_equal(zoe_file_read(p->ctx, &text, &size, p->file, 100), ZOE_OK);
+    assert_string_equal(text, "late");
+    zoe_free(text);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+
+    alarm(60); /* ends the program, if this waits for ever */
+    assert_int_equal(zoe_file_read(p->ctx, &text, &size, p->file, 100), ZOE_IO);
+    assert_non_null(strstr(zoe_context_message(p->ctx), "is a pipe to which nobody writes"));
+    zoe_context_clear(p->ctx);
+    assert_int_equal(zoe_file_open(p->ctx, &fd, p->file, false), ZOE_IO);
+    assert_int_equal(fd, -1);
+    assert_non_null(strstr(zoe_context_message(p->ctx), "a device or pipe"));
+    zoe_context_clear(p->ctx);
+    char digest[ZOE_DIGEST_TEXT];
+    assert_int_equal(zoe_file_digest(p->ctx, digest, p->file), ZOE_IO);
+    alarm(0);
+    zoe_context_clear(p->ctx);
+    zoe_cancel(p->ctx);
+    assert_int_equal(zoe_file_read(p->ctx, &text, &size, p->file, 100), ZOE_CANCELLED);
+    assert_int_equal(unlink(p->file), 0);
+}
+
+/* What a process that was killed left is removed; what one still writes is not. */
+static void parts_of_the_living_stay(void **state)
+{
+    place *p = *state;
+    zoe_output out;
+    zoe_part_letters_use(p->ctx, "abcdefgh");
+    assert_int_equal(zoe_output_open(p->ctx, &out, p->file), ZOE_OK);
+    zoe_output_sweep(p->file, "abcdefgh");
+    assert_int_equal(entries(p->folder), 1);
+    close(out.fd); /* as the end of a process does */
+    zoe_output_sweep(p->file, "bbcdefgh");
+    assert_int_equal(entries(p->folder), 1);
+    zoe_output_sweep(p->file, "abcdefgh");
+    assert_int_equal(entries(p->folder), 0);
+    out.fd = -1;
+    zoe_output_abort(&out);
+    zoe_part_letters_use(p->ctx, NULL);
 }
 
 static void maps_show_the_file(void **state)
@@ -464,6 +524,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(long_names_have_short_parts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(part_folders_are_new, set_up, tear_down),
         cmocka_unit_test_setup_teardown(odd_files_do_not_hold_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pipes_are_read_if_they_are_written_to, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(parts_of_the_living_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(maps_show_the_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(long_texts_are_read_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failing_memory_leaves_nothing, set_up, tear_down),
