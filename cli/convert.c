@@ -45,12 +45,17 @@ static void show_progress(void *user, size_t bytes, size_t total)
     zoe_live_line(line);
 }
 
+/* What a conversion that was killed left beside OUT has these letters, for the next one to find. */
+static const char part_letters[] = "zconvert";
+
 static int run_request(const convert_request *request)
 {
     zoe_conversion conversion = {.type = types[request->type], .done = show_progress};
     zoe_context *ctx = zoe_session_begin(request->threads);
     if (!ctx)
         return ZOE_EXIT_MEMORY;
+    zoe_output_sweep(request->to, part_letters);
+    zoe_part_letters_use(ctx, part_letters);
     zoe_status status = zoe_output_probe(ctx, request->to);
     if (status == ZOE_IO) /* the fault of the line, not of the work */
         status = ZOE_INVALID;
@@ -91,10 +96,10 @@ static int run(int argc, char **argv)
 }
 
 static const char text[] =
-    "IN is one part of a model: the folder of an expert, a .safetensors, .gguf or .pth file, a\n"
-    "shard index. OUT ends with .safetensors or .gguf, which says what it becomes: the q types\n"
-    "are for .gguf, fp8 (e4m3 with a scale for each matrix) is for .safetensors, the others for\n"
-    "both.\n"
+    "IN is one part of a model (a transformer, text encoder, VAE or CLIP image tower): the\n"
+    "folder of an expert, a .safetensors, .gguf or .pth file, a shard index. OUT ends with\n"
+    ".safetensors or .gguf, which says what it becomes: the q types are for .gguf, fp8 (e4m3\n"
+    "with a scale for each matrix) is for .safetensors, the others for both.\n"
     "\n"
     "The type is that of the matrices of the transformer's blocks and of the token embedding,\n"
     "which are nearly all of a model. With fp8 and the q types other weights are kept in 16\n"

@@ -81,6 +81,11 @@ zoe_status zoe_folder_pick(zoe_context *ctx, char **path, bool *is_index, const 
 
 /* Gives every entry its official name. */
 zoe_status zoe_names_apply(zoe_context *ctx, zoe_store *store, zoe_names names);
+/* Gives weights of three-dimensional convolutions their shape back that lie in the file as
+ * [outputs * inputs, time, height, width], as stable-diffusion.cpp writes them, or, of
+ * patch_embedding, as [outputs, inputs, height, width]; the bias beside them tells the outputs. For
+ * names of transformers and VAEs, once they are settled. */
+void zoe_convolutions_unfold(zoe_store *store);
 /* Makes scales part of the weights that they belong to, and takes them and what else describes them
  * off the list. */
 zoe_status zoe_scales_apply(zoe_context *ctx, zoe_store *store);

@@ -49,7 +49,8 @@ static zoe_status open_store(converter *c, const char *from)
         const char *sign;
     } rows[] = {{ZOE_NAMES_WAN_DIT, "blocks.0.self_attn.q.weight"},
                 {ZOE_NAMES_UMT5, "blocks.0.attn.q.weight"},
-                {ZOE_NAMES_WAN_VAE, "decoder.conv1.weight"}};
+                {ZOE_NAMES_WAN_VAE, "decoder.conv1.weight"},
+                {ZOE_NAMES_CLIP, "visual.transformer.0.norm1.weight"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         c->names = rows[i].names;
         TRY(zoe_store_open(c->ctx, &c->store, from, c->names));
@@ -58,8 +59,9 @@ static zoe_status open_store(converter *c, const char *from)
         zoe_store_close(c->store);
         c->store = NULL;
     }
-    return zoe_fail(c->ctx, ZOE_UNSUPPORTED,
-                    "%s: neither a Wan transformer, nor a umT5 encoder, nor a Wan VAE", from);
+    return zoe_fail(
+        c->ctx, ZOE_UNSUPPORTED,
+        "%s: neither a Wan transformer, nor a umT5 encoder, a Wan VAE or a CLIP image tower", from);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -76,7 +78,8 @@ static bool is_plain(zoe_dtype dtype)
 /* Is it one of the large matrices, which products read row by row? */
 static bool is_matrix(const char *name, zoe_tensor t)
 {
-    const bool inside = strncmp(name, "blocks.", 7) == 0 && !strstr(name, "pos_embedding");
+    const bool inside = (strncmp(name, "blocks.", 7) == 0 && !strstr(name, "pos_embedding")) ||
+                        strncmp(name, "visual.transformer.", 19) == 0;
     return t.rank == 2 && ends_with(name, ".weight") &&
            (inside || strcmp(name, "token_embedding.weight") == 0);
 }
@@ -89,7 +92,9 @@ static zoe_dtype type_for(const char *name, zoe_tensor t, zoe_dtype wanted)
         return ZOE_F32;
     if (is_plain(wanted))
         return wanted;
-    if (is_matrix(name, t) && t.shape[1] % zoe_block_elements(wanted) == 0)
+    /* q, k and v of CLIP in one matrix are taken apart by rows, which a scale of it all forbids */
+    const bool joined = wanted == ZOE_F8_E4M3 && ends_with(name, ".attn.to_qkv.weight");
+    if (is_matrix(name, t) && !joined && t.shape[1] % zoe_block_elements(wanted) == 0)
         return wanted;
     return t.dtype == ZOE_BF16 ? ZOE_BF16 : ZOE_F16;
 }

@@ -197,6 +197,8 @@ static zoe_status open_path(zoe_context *ctx, zoe_store *store, const char *path
 static zoe_status apply_names(zoe_context *ctx, zoe_store *store, zoe_names names)
 {
     TRY(zoe_names_apply(ctx, store, names));
+    if (names == ZOE_NAMES_WAN_DIT || names == ZOE_NAMES_WAN_VAE)
+        zoe_convolutions_unfold(store);
     return names == ZOE_NAMES_AS_STORED ? ZOE_OK : zoe_scales_apply(ctx, store);
 }
 

@@ -1,9 +1,10 @@
-# GGUF: patch_embedding.weight with five dimensions, and folded to four with the key that gives its shape back.
+# GGUF: patch_embedding.weight with five dimensions, and folded to four, with the key that gives its shape back and, as
+# stable-diffusion.cpp writes it, without.
 . "$COMMON"
 
 cp "$CKPT/high_noise_model/config.json" .
 tiny --no-metadata --latents-out official.safetensors
-for fold in '' fold=yes; do
+for fold in '' fold=yes fold=bare fold=rows; do
     "$RECAST" "$CKPT/high_noise_model" high.gguf arch=wan $fold || bad "recast $fold"
     "$RECAST" "$CKPT/low_noise_model" low.gguf arch=wan $fold || bad "recast $fold"
     tiny --no-metadata --high-noise high.gguf --low-noise low.gguf --latents-out gguf.safetensors

@@ -85,6 +85,65 @@ expect_code 0
 run "$HIGH" same.safetensors --vae vae.safetensors
 expect_same official.safetensors same.safetensors
 
+# The image tower of Wan 2.1: the file is one again, and whole.
+zoe convert "$DATA/clip/model.safetensors" clip.safetensors --type f32
+expect_code 0
+zoe convert clip.safetensors clip16.gguf --type f16
+expect_code 0
+zoe convert "$DATA/clip/model.safetensors" again.gguf --type f16
+expect_same clip16.gguf again.gguf
+for row in clip.gguf:q8_0 clip8.safetensors:fp8; do
+    zoe convert "$DATA/clip/model.safetensors" ${row%:*} --type ${row#*:}
+    expect_code 0
+    grep -q " of [0-9]* tensors are ${row#*:} now" stderr || bad "nothing is told"
+    ! grep -q ' 0 of' stderr || bad "nothing became ${row#*:}"
+    zoe info --verify ${row%:*}
+    expect_code 0
+    grep -q 'CLIP image tower' stdout || bad "${row%:*} is no CLIP image tower"
+done
+
+# Interrupted: nothing is left. Killed: the next one clears what is left, and nothing of one that is at work.
+"$TYPES" make large.safetensors 512 2048 4 || bad "no transformer"
+# begin OUT: a conversion that has begun to write; its process is $!.
+begin() {
+    said="zoe convert large.safetensors $1"
+    "$ZOE" convert large.safetensors "$1" --type q4_k --threads 1 2>stderr &
+    waited=0
+    until [ -n "$(find . -name "$1.*.part" -size +0)" ] || [ $waited -ge 3000 ]; do
+        sleep 0.01
+        waited=$((waited + 1))
+    done
+}
+for signal in TERM HUP; do # a shell's background jobs ignore INT
+    begin i.gguf
+    kill -$signal $!
+    wait $!
+    code=$?
+    expect_code 130
+    expect_says interrupted
+    expect_no_files i.gguf
+    expect_no_parts
+done
+begin k.big.gguf
+kill -KILL $!
+wait $! 2>/dev/null
+code=$?
+expect_code 137
+expect_equal "parts left" "$(find . -name '*.part' | wc -l)" 1
+zoe convert "$HIGH" k.big.gguf --type q8_0
+expect_code 0
+expect_same k.big.gguf q8_0.gguf
+expect_no_parts
+rm k.big.gguf
+begin k.big.gguf
+zoe convert "$HIGH" k.big.gguf --type q8_0
+expect_code 0
+expect_equal "parts of the other one" "$(find . -name '*.part' | wc -l)" 1
+wait $!
+code=$?
+expect_code 0
+expect_no_parts
+
 # The same bytes for any number of threads.
 zoe convert "$HIGH" c.gguf --type q4_0 --threads 3
 expect_same q4_0.gguf c.gguf

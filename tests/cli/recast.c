@@ -6,6 +6,7 @@
  *   scales=old|new|rows|none      names and fineness of the scales beside f8_e4m3
  *   arch=NAME                     general.architecture; without it the key is not there
  *   fold=yes|wrong                patch_embedding.weight with 4 dimensions; wrong: of other elements
+ *   fold=bare|rows                the same without the key of its shape; rows: as [dim * channels, 1, 2, 2]
  *   prefix=TEXT                   before every name
  *   calm=X                        the time's modulations and the output are X times as large: random weights whose
  *                                 passes are as alike from step to step as those of a trained model */
@@ -191,6 +192,12 @@ static bool is_folded(const options *o, const piece *p)
     return o->fold && strcmp(p->name + strlen(o->prefix), "patch_embedding.weight") == 0;
 }
 
+/* Does a key tell the shape? */
+static bool has_key(const options *o)
+{
+    return o->fold && strcmp(o->fold, "bare") != 0 && strcmp(o->fold, "rows") != 0;
+}
+
 static size_t padded(size_t n)
 {
     return (n + 31) / 32 * 32;
@@ -198,7 +205,7 @@ static size_t padded(size_t n)
 
 static void put_keys(FILE *f, const options *o, const pieces *p)
 {
-    put(f, 1u + (o->arch != NULL) + (o->fold != NULL), 8);
+    put(f, 1u + (o->arch != NULL) + has_key(o), 8);
     put_text(f, "general.quantization_version");
     put(f, 4, 4);
     put(f, 2, 4);
@@ -208,7 +215,7 @@ static void put_keys(FILE *f, const options *o, const pieces *p)
         put_text(f, o->arch);
     }
     for (size_t i = 0; i < p->n; i++) {
-        if (!is_folded(o, &p->list[i]))
+        if (!is_folded(o, &p->list[i]) || !has_key(o))
             continue;
         char key[300];
         const zoe_tensor t = p->list[i].tensor;
@@ -225,7 +232,9 @@ static void put_keys(FILE *f, const options *o, const pieces *p)
 static void put_entry(FILE *f, const options *o, const piece *p, size_t offset)
 {
     zoe_tensor t = p->tensor;
-    if (is_folded(o, p)) /* [dim, channels, 1, 2, 2] as [dim, channels, 2, 2] */
+    if (is_folded(o, p) && strcmp(o->fold, "rows") == 0)
+        t = zoe_tensor_4d(t.data, t.dtype, t.shape[0] * t.shape[1], 1, t.shape[3], t.shape[4]);
+    else if (is_folded(o, p)) /* [dim, channels, 1, 2, 2] as [dim, channels, 2, 2] */
         t = zoe_tensor_4d(t.data, t.dtype, t.shape[0], t.shape[1], t.shape[3], t.shape[4]);
     put_text(f, p->name);
     put(f, (uint64_t)t.rank, 4);

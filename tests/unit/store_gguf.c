@@ -250,6 +250,57 @@ static void folded_tensors_get_their_shape_back(void **state)
     REFUSED(c, written(c, &b), ZOE_FORMAT, "orig_shape", "no list of integers");
 }
 
+/* A weight w of four dimensions, and its bias of `outputs`. */
+static bytes folded_convolution(const char *name, size_t outputs, const uint64_t *extents)
+{
+    bytes b = {.n = 0};
+    char bias[64];
+    const uint64_t n[] = {outputs};
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    put_head(&b, 3, 2, 0);
+    put_tensor(&b, bias, 0, 0, 1, n);
+    snprintf(bias, sizeof bias, "%s.weight", name);
+    put_tensor(&b, bias, 0, 32, 4, extents);
+    put_data(&b, 32, 32 + 192);
+    return b;
+}
+
+/* stable-diffusion.cpp keeps no shape beside its weights of five dimensions: the bias tells it. */
+static void folded_convolutions_get_their_shape_from_the_bias(void **state)
+{
+    static const struct {
+        const char *name;
+        zoe_names names;
+        size_t outputs;
+        uint64_t extents[4]; /* fastest first */
+        int rank;
+        size_t shape[5];
+    } rows[] = {
+        {"patch_embedding", ZOE_NAMES_WAN_DIT, 4, {2, 2, 1, 12}, 5, {4, 3, 1, 2, 2}},
+        {"patch_embedding", ZOE_NAMES_WAN_DIT, 4, {2, 2, 3, 4}, 5, {4, 3, 1, 2, 2}},
+        {"patch_embedding", ZOE_NAMES_WAN_DIT, 5, {2, 2, 1, 12}, 4, {12, 1, 2, 2}},
+        {"patch_embedding", ZOE_NAMES_AS_STORED, 4, {2, 2, 1, 12}, 4, {12, 1, 2, 2}},
+        {"patch_embedding", ZOE_NAMES_CLIP, 4, {2, 2, 3, 4}, 4, {4, 3, 2, 2}},
+        {"decoder.conv1", ZOE_NAMES_WAN_VAE, 2, {2, 2, 3, 4}, 5, {2, 2, 3, 2, 2}},
+        {"decoder.conv1", ZOE_NAMES_WAN_VAE, 4, {2, 2, 3, 4}, 4, {4, 3, 2, 2}},
+    };
+    store_case *c = *state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const bytes b = folded_convolution(rows[i].name, rows[i].outputs, rows[i].extents);
+        zoe_store *s = case_open(c, written(c, &b), rows[i].names);
+        char name[64];
+        zoe_tensor t;
+        snprintf(name, sizeof name, "%s.weight", rows[i].name);
+        assert_true(zoe_store_find(s, name, &t));
+        assert_int_equal(t.rank, rows[i].rank);
+        for (int k = 0; k < t.rank; k++)
+            assert_int_equal(t.shape[k], rows[i].shape[k]);
+        assert_true(zoe_tensor_dense(t));
+        assert_int_equal(((const unsigned char *)t.data)[1], 33);
+        zoe_store_close(s);
+    }
+}
+
 static bytes with_alignment(uint32_t alignment, size_t place)
 {
     bytes b = {.n = 0};
@@ -535,6 +586,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(both_versions_open, case_setup, case_teardown),
         cmocka_unit_test_setup_teardown(every_type_has_its_bytes, case_setup, case_teardown),
         cmocka_unit_test_setup_teardown(shapes_of_all_ranks, case_setup, case_teardown),
+        cmocka_unit_test_setup_teardown(folded_convolutions_get_their_shape_from_the_bias,
+                                        case_setup, case_teardown),
         cmocka_unit_test_setup_teardown(folded_tensors_get_their_shape_back, case_setup,
                                         case_teardown),
         cmocka_unit_test_setup_teardown(alignment_is_the_files, case_setup, case_teardown),
