@@ -29,6 +29,7 @@ typedef enum zoe_operands {
     ZOE_OPERANDS_FILES,
     ZOE_OPERANDS_COMMANDS, /* names of commands */
     ZOE_OPERANDS_WORDS,    /* operand_words */
+    ZOE_OPERANDS_ACTION,   /* one of operand_words, what is to be done, then files */
     ZOE_OPERANDS_NONE
 } zoe_operands;
 

@@ -118,6 +118,11 @@ static void bash_operands(const zoe_command *command)
         put_words(command->operand_words);
         putchar('\'');
         break;
+    case ZOE_OPERANDS_ACTION:
+        fputs("kind=file; [ \"$COMP_CWORD\" -gt 2 ] || { kind=words; words='", stdout);
+        put_words(command->operand_words);
+        fputs("'; }", stdout);
+        break;
     }
     puts(" ;;");
 }
@@ -227,6 +232,11 @@ static void zsh_command(const zoe_command *command)
         put_words(command->operand_words);
         puts(")'");
         break;
+    case ZOE_OPERANDS_ACTION:
+        fputs("            '1:ACTION:(", stdout);
+        put_words(command->operand_words);
+        puts(")' \\\n            '*:FILE:_files'");
+        break;
     }
     puts("        ;;");
 }
@@ -295,7 +305,19 @@ static void fish_operands(const zoe_command *command)
 {
     if (command->operands == ZOE_OPERANDS_NONE)
         return;
-    printf("complete -c zoe -n '__fish_seen_subcommand_from %s'", command->name);
+    if (command->operands == ZOE_OPERANDS_ACTION) {
+        printf(
+            "complete -c zoe -n '__fish_seen_subcommand_from %s; and __fish_seen_subcommand_from ",
+            command->name);
+        put_words(command->operand_words);
+        printf("' -F\ncomplete -c zoe -n '__fish_seen_subcommand_from %s; and not "
+               "__fish_seen_subcommand_from ",
+               command->name);
+        put_words(command->operand_words);
+        putchar('\'');
+    } else {
+        printf("complete -c zoe -n '__fish_seen_subcommand_from %s'", command->name);
+    }
     if (command->operands == ZOE_OPERANDS_FILES) {
         puts(" -F");
         return;

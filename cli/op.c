@@ -26,6 +26,8 @@ static const zoe_option rows[] = {
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
+static const char *const actions[] = {"new", NULL};
+
 static int new_project(const char *file, const op_request *request)
 {
     zoe_proto proto;
@@ -55,7 +57,7 @@ static int run(int argc, char **argv)
     int code;
     if (!zoe_command_read(&zoe_op_command, &found, &request, &request.help, argc, argv, &code))
         return code;
-    if (found.operands == 0 || strcmp(found.operand[0], "new") != 0)
+    if (found.operands == 0 || strcmp(found.operand[0], actions[0]) != 0)
         return zoe_refuse_line(
             "what to do is wanted, and there is one thing: zoe op new PROTO.json");
     if (found.operands != 2 || !*found.operand[1])
@@ -91,6 +93,8 @@ const zoe_command zoe_op_command = {
     .examples = examples,
     .rows = rows,
     .n_rows = ROWS,
+    .operands = ZOE_OPERANDS_ACTION,
+    .operand_words = actions,
     .run = run,
     .alone = true,
 };

@@ -45,6 +45,8 @@ END
     asks '|' zoe generate --prompt c
     asks 'completion|' zoe help comple
     asks 'bash|fish|zsh|' zoe completion ''
+    asks 'new|' zoe op ''
+    asks 'cat.png|' zoe op new c
     asks '|' zoe version ''
     asks '|' zoe nonsense --s
 fi
@@ -63,6 +65,8 @@ if command -v fish >/dev/null; then
     asks_fish 'cat.png|' 'zoe generate --image c'
     asks_fish '' 'zoe generate --steps '
     asks_fish 'bash|fish|zsh|' 'zoe completion '
+    asks_fish 'new|' 'zoe op n'
+    asks_fish 'cat.png|' 'zoe op new c'
 fi
 
 if command -v zsh >/dev/null && zsh -fc 'zmodload zsh/zpty' 2>/dev/null; then
@@ -85,7 +89,7 @@ zpty -d shell
 END
     said="zsh"
     HOME=$PWD zsh -f ask.zsh 'zoe gen' 'zoe generate --so' 'zoe generate --solver ' 'zoe generate --solver=eu' \
-        'zoe generate --model m' 'zoe generate --dr' 'zoe completion f' >answers 2>stderr
+        'zoe generate --model m' 'zoe generate --dr' 'zoe completion f' 'zoe op n' 'zoe op new c' >answers 2>stderr
     asks_zsh() {
         grep -F "[$1]" answers | grep -qF -- "$2" || bad "zsh: completion of '$1' lacks $2: $(grep -F "[$1]" answers)"
     }
@@ -96,6 +100,8 @@ END
     asks_zsh 'zoe generate --model m' '--model models/'
     asks_zsh 'zoe generate --dr' '--dry-run'
     asks_zsh 'zoe completion f' 'completion fish'
+    asks_zsh 'zoe op n' 'op new'
+    asks_zsh 'zoe op new c' 'op new cat.png'
 fi
 echo "tried:$tried"
 [ -n "$tried" ] || exit 77
