@@ -418,8 +418,9 @@ def block_arguments(tokens, size, dtype, generator, parts=6):
     """Arguments of a block. The text has a mask, which hides nothing, as the pipeline gives it."""
     (heads, width), (audio_heads, audio_width), audio_tokens, text = SIZES[size]
     a = {}
-    for prefix, suffix, middle, dim, length in (("", "", "", heads * width, tokens),
-                                                ("audio_", "_audio", "audio_", audio_heads * audio_width, audio_tokens)):
+    streams = (("", "", "", heads * width, tokens),
+               ("audio_", "_audio", "audio_", audio_heads * audio_width, audio_tokens))
+    for prefix, suffix, middle, dim, length in streams:
         a[prefix + "hidden_states"] = random(generator, 1, length, dim)
         a[prefix + "encoder_hidden_states"] = random(generator, 1, text, dim)
         a[prefix + "encoder_attention_mask"] = torch.zeros(1, 1, text)
