@@ -413,14 +413,14 @@ static zoe_status read_rule(zoe_context *ctx, zoe_cache_params *p, zoe_cache_met
     return ZOE_OK;
 }
 
-/* Do two keys say the same? What has no place in the parameters is told by its kind. */
+/* Are they two names of one setting? What has no place in the parameters is told by its kind. */
 static bool same_target(const key *a, const key *b)
 {
-    return a == b || (a->kind != KIND_MUTE && a->at == b->at && (a->at > 0 || a->kind == b->kind));
+    return a != b && a->kind != KIND_MUTE && a->at == b->at && (a->at > 0 || a->kind == b->kind);
 }
 
-/* That each thing is said once, by one of its names. */
-static zoe_status check_twice(zoe_context *ctx, const zoe_cache_params *p,
+/* That no two names of one setting are given. Of one name the last mention counts. */
+static zoe_status check_names(zoe_context *ctx, const zoe_cache_params *p,
                               const zoe_cache_setting *settings, size_t n)
 {
     const key *found[KEYS];
@@ -431,10 +431,6 @@ static zoe_status check_twice(zoe_context *ctx, const zoe_cache_params *p,
         TRY(find_key(ctx, &found[i], p, s));
         for (size_t j = 0; j < i; j++) {
             const char *where = s->where, *before = found[j]->name, *now = found[i]->name;
-            if (found[i] == found[j])
-                return zoe_fail(ctx, ZOE_INVALID, "%.200s%s%s: %s is given twice",
-                                where ? where : "", where ? ": " : "",
-                                zoe_cache_method_name(p->method), now);
             if (same_target(found[i], found[j]))
                 return zoe_fail(ctx, ZOE_INVALID,
                                 "%.200s%s%s: %s and %s are two names of one setting; give one of "
@@ -453,7 +449,7 @@ zoe_status zoe_cache_params_set(zoe_context *ctx, zoe_cache_params *params, cons
     bool ordered = false;
     TRY(find_method(ctx, &m, method));
     TRY(read_rule(ctx, params, m, settings, n));
-    TRY(check_twice(ctx, params, settings, n));
+    TRY(check_names(ctx, params, settings, n));
     for (int early = 1; early >= 0; early--)
         for (size_t i = 0; i < n; i++) {
             const key *k;
