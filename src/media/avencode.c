@@ -17,10 +17,8 @@
 #define IO_BUFFER 65536
 
 /* Encoders divide the work among this many threads on every machine: x264's output depends on the
- * number. On frames of a few rows of blocks its threads do not always give the same bytes, so that
- * small ones have one thread. */
+ * number. */
 #define ENCODER_THREADS 4
-#define ENCODER_THREADS_HEIGHT 256
 
 typedef struct container_kind {
     const char *muxer, *encoder, *what, *alternatives;
@@ -196,7 +194,7 @@ static zoe_status open_codec(zoe_context *ctx, av_writer *w, const zoe_video_opt
     c->colorspace = AVCOL_SPC_BT709;
     c->chroma_sample_location = AVCHROMA_LOC_CENTER;
     c->bit_rate = 0; /* constant quality */
-    c->thread_count = c->height < ENCODER_THREADS_HEIGHT ? 1 : ENCODER_THREADS;
+    c->thread_count = ENCODER_THREADS;
     c->flags |= AV_CODEC_FLAG_BITEXACT;
     if (w->format->oformat->flags & AVFMT_GLOBALHEADER)
         c->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
