@@ -7,12 +7,6 @@ ln -s "$CKPT" model
 again() {
     zoe generate --threads 1 --progress none "$@"
 }
-# The same video. Latents are compared bit by bit below; x264 has two streams for the same frames with some seeds.
-expect_same_video() {
-    cmp -s "$1" "$2" && return
-    zoe compare "$1" "$2" --min-psnr 40
-    expect_code 0
-}
 again --model model --image cat.png --prompt "A white cat sits." --negative-prompt blurry --size 80x64 --frames 5 --steps 2 \
     --seed -1 --solver euler --shift 4.5 --guide-scale 2,3 --boundary 0.8 --fps 24000/1001 --dtype bf16 --out a.mp4 \
     --frames-out frames --latents-out a.safetensors
@@ -20,10 +14,10 @@ expect_code 0
 
 again --from a.mp4 --out b.mp4
 expect_code 0
-expect_same_video a.mp4 b.mp4
+expect_same a.mp4 b.mp4
 again --from frames/frame_00000.png --out b.mp4 # the picture is in the current folder, not beside it
 expect_code 0
-expect_same_video a.mp4 b.mp4
+expect_same a.mp4 b.mp4
 again --from a.safetensors --latents-out b.safetensors
 expect_code 0
 expect_same a.safetensors b.safetensors
@@ -37,7 +31,7 @@ cp a.mp4 cat.png ../far
 mv cat.png away
 again --from ../far/a.mp4 --out b.mp4
 expect_code 0
-expect_same_video a.mp4 b.mp4
+expect_same a.mp4 b.mp4
 
 # Another picture of that name is not taken; the sentence names the one that is wanted.
 digest=$(sha256sum away | cut -d ' ' -f 1)
