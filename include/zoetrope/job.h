@@ -287,10 +287,10 @@ typedef struct zoe_plan {
     size_t passes;                /* transformer passes of the whole run */
     size_t steps_done;            /* steps that the checkpoint has already */
     size_t bytes[ZOE_PHASE_COUNT];
-    zoe_residency text_residency,
-        steps_residency; /* of the text encoder, and of the transformer at work */
-    bool
-        pairs; /* each layer runs for both branches before the next, so that it is read once a step */
+    /* Of the text encoder, and of the transformer at work. */
+    zoe_residency text_residency, steps_residency;
+    /* Each layer runs for both branches before the next, so that it is read once a step. */
+    bool pairs;
     size_t peak;  /* the most of all phases, with what lives through all of them */
     int64_t seed; /* the one used */
     size_t ranks, cfg_ranks, ulysses, ring, vae_ranks; /* bytes are those of this rank */

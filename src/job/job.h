@@ -106,8 +106,8 @@ typedef enum zoe_end { ZOE_FIRST, ZOE_LAST, ZOE_ENDS } zoe_end;
 typedef struct zoe_host {
     size_t ranks;
     size_t others[ZOE_PHASE_COUNT];
-    size_t
-        shards; /* parts of weights that only the others have; they may be dropped and read again */
+    /* Parts of weights that only the others have; they may be dropped and read again. */
+    size_t shards;
 } zoe_host;
 
 /* The ranks of a run; see job/ranks.h. NULL groups: this rank is alone in it. */

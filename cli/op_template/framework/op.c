@@ -201,8 +201,7 @@ static size_t scratch_bytes(const op_tiling *t)
     return (t->scratch * sizeof(float) + 63) / 64 * 64;
 }
 
-/* An output that has elements; OP_OUTPUTS if there is none. */
-static int output_to_fill(const op_call *call)
+int op_output_to_fill(const op_call *call)
 {
     int output = 0;
     for (; output < OP_OUTPUTS; output++) {
@@ -224,9 +223,9 @@ bool op_plan(op_call *call, size_t threads, size_t *bytes)
         return call->failed ? false : op_refuse(call, "op_tile refuses without a reason");
     if (t->block_rows == 0)
         return op_refuse(call, "op_tile puts 0 rows to a block, wanted at least 1");
-    if (t->rows == 0 && output_to_fill(call) < OP_OUTPUTS)
+    if (t->rows == 0)
         return op_refuse(call, "op_tile gives 0 rows, but %s is not empty: nothing would write it",
-                         outputs[output_to_fill(call)].name);
+                         outputs[op_output_to_fill(call)].name);
     const size_t blocks = t->rows / t->block_rows + (t->rows % t->block_rows != 0);
     call->members = blocks < threads ? blocks : threads;
     if (t->scratch > (SIZE_MAX - 63) / sizeof(float) ||
@@ -271,13 +270,15 @@ static void run_member(void *arg, size_t member)
 static op_kernel kernel_for(const op_call *call)
 {
 #ifdef OP_AVX2
-    static int has_avx2 = -1; /* every thread would write the same */
+    static _Atomic int known = -1;
+    int has_avx2 = known;
     if (has_avx2 < 0) {
         unsigned a, b, c = 0, d;
         const char *wish = getenv("OP_CPU");
         has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                    __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0 &&
                    !(wish && strcmp(wish, "baseline") == 0);
+        known = has_avx2;
     }
     if (has_avx2)
         return op_kernels_avx2[call->combination][call->flags];

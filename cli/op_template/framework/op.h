@@ -141,6 +141,9 @@ extern const op_attr_row op_attrs[OP_ATTRS + 1];
  * the outputs. */
 bool op_prepare(op_call *call);
 
+/* The first output that has elements; OP_OUTPUTS if there is none, and so nothing to compute. */
+int op_output_to_fill(const op_call *call);
+
 /* Before op_run: the tiling for at most so many threads. *bytes: of scratch memory, aligned to
  * 64. */
 bool op_plan(op_call *call, size_t threads, size_t *bytes);

@@ -245,6 +245,22 @@ static int64_t ask_size(op_call *op, int input, int axis)
     return OP_UNKNOWN;
 }
 
+/* A tensor whose last axis is the fastest, with anything in it. */
+static void new_dense(torch_call *call, zoe_torch_handle *made, int rank, const int64_t *shape,
+                      op_type type, int32_t device)
+{
+    int64_t strides[OP_MOST_AXES], next = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        strides[i] = next;
+        if (shape[i] > 1 && __builtin_mul_overflow(next, shape[i], &next)) {
+            op_refuse(&call->op, "a tensor of more elements than can be counted");
+            fail(call);
+        }
+    }
+    check(call, aoti_torch_empty_strided(rank, shape, strides, number_of(type), device, 0, made),
+          "make a tensor");
+}
+
 /* Where the data is; a copy of it if it is not dense. */
 static void lay_open(torch_call *call, int index)
 {
@@ -255,15 +271,8 @@ static void lay_open(torch_call *call, int index)
     zoe_torch_handle tensor = call->input[index];
     check(call, aoti_torch_is_contiguous(tensor, &dense), "tell strides");
     if (!dense) {
-        int64_t strides[OP_MOST_AXES], next = 1;
-        for (int i = t->rank - 1; i >= 0; i--) {
-            strides[i] = next;
-            next *= t->shape[i] > 1 ? t->shape[i] : 1;
-        }
-        check(call,
-              aoti_torch_empty_strided(t->rank, t->shape, strides, number_of(t->type),
-                                       aoti_torch_device_type_cpu(), 0, &call->copy[index]),
-              "make a tensor");
+        new_dense(call, &call->copy[index], t->rank, t->shape, t->type,
+                  aoti_torch_device_type_cpu());
         check(call, aoti_torch_copy_(call->copy[index], tensor, 0), "copy a tensor");
         tensor = call->copy[index];
     }
@@ -298,32 +307,11 @@ static void new_output(torch_call *call, int index)
         new_like(call, index);
         return;
     }
-    int64_t strides[OP_MOST_AXES], next = 1;
-    for (int i = r->rank - 1; i >= 0; i--) {
-        strides[i] = next;
-        next *= r->shape[i] > 1 ? r->shape[i] : 1;
-    }
-    const int32_t device =
-        call->meta ? aoti_torch_device_type_meta() : aoti_torch_device_type_cpu();
-    check(call,
-          aoti_torch_empty_strided(r->rank, r->shape, strides, number_of(r->type), device, 0,
-                                   &call->output[index]),
-          "make a result");
+    new_dense(call, &call->output[index], r->rank, r->shape, r->type,
+              call->meta ? aoti_torch_device_type_meta() : aoti_torch_device_type_cpu());
     if (!call->meta)
         check(call, aoti_torch_get_data_ptr(call->output[index], &r->data),
               "give access to memory");
-}
-
-static bool all_empty(const torch_call *call)
-{
-    for (int i = 0; i < OP_OUTPUTS; i++) {
-        bool empty = false;
-        for (int axis = 0; axis < call->op.output[i].rank; axis++)
-            empty = empty || call->op.output[i].shape[axis] == 0;
-        if (!empty)
-            return false;
-    }
-    return true;
 }
 
 /* ---- on torch's threads ---- */
@@ -387,7 +375,7 @@ static void enter(uint64_t *stack, bool meta)
         fail(&call);
     for (int i = 0; i < OP_OUTPUTS; i++)
         new_output(&call, i);
-    if (!meta && !all_empty(&call))
+    if (!meta && op_output_to_fill(&call.op) < OP_OUTPUTS)
         compute(&call);
     end(&call);
     for (int i = 0; i < OP_OUTPUTS; i++)

@@ -46,8 +46,12 @@ def suits(module, epsilon):
         raise Leave(f"its {epsilon} is not a number")
 
 
-def fits(x, w):
-    return x.dim() <= 5 and x.shape[-1:] == w.shape and takes(x, w, gradients=True)
+def normed(module, x, eps, order, dtype=None):
+    """The norm by our operator, or the module's own where x or the weight is not for it."""
+    w = module.weight
+    if not (x.dim() <= 5 and x.shape[-1:] == w.shape and takes(x, w, gradients=True)):
+        return original(module)(x)
+    return ops.rms_norm(x, w, eps, order, dtype=dtype)[0]
 
 
 @rule(*LLAMA, parameters=("hidden_states",))
@@ -57,11 +61,8 @@ def llama(module):
 
 
 def llama_forward(module, hidden_states):
-    w = module.weight
-    if not fits(hidden_states, w):
-        return original(module)(hidden_states)
-    return ops.rms_norm(hidden_states, w, module.variance_epsilon, RmsOrder.CAST_THEN_MUL,
-                        dtype=torch.promote_types(hidden_states.dtype, w.dtype))[0]
+    return normed(module, hidden_states, module.variance_epsilon, RmsOrder.CAST_THEN_MUL,
+                  torch.promote_types(hidden_states.dtype, module.weight.dtype))
 
 
 @rule(*OLMO2, parameters=("hidden_states",))
@@ -71,10 +72,7 @@ def olmo2(module):
 
 
 def olmo2_forward(module, hidden_states):
-    w = module.weight
-    if not fits(hidden_states, w):
-        return original(module)(hidden_states)
-    return ops.rms_norm(hidden_states, w, module.variance_epsilon)[0]
+    return normed(module, hidden_states, module.variance_epsilon, RmsOrder.MUL_F32)
 
 
 @rule(*GEMMA, parameters=("x",))
@@ -84,10 +82,7 @@ def gemma(module):
 
 
 def gemma_forward(module, x):
-    w = module.weight
-    if not fits(x, w):
-        return original(module)(x)
-    return ops.rms_norm(x, w, module.eps, RmsOrder.ONE_PLUS_GAMMA)[0]
+    return normed(module, x, module.eps, RmsOrder.ONE_PLUS_GAMMA)
 
 
 @rule(*T5, parameters=("hidden_states",))
@@ -97,10 +92,7 @@ def t5(module):
 
 
 def t5_forward(module, hidden_states):
-    w = module.weight
-    if not fits(hidden_states, w):
-        return original(module)(hidden_states)
-    return ops.rms_norm(hidden_states, w, module.variance_epsilon, RmsOrder.T5, dtype=w.dtype)[0]
+    return normed(module, hidden_states, module.variance_epsilon, RmsOrder.T5, module.weight.dtype)
 
 
 # ---- samples ----
