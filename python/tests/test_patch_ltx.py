@@ -109,3 +109,15 @@ def test_another_body_is_left(name, monkeypatch):
     monkeypatch.setitem(ltx.NAMES, name, "another")
     rows = [r for r in zoetrope.patch(module, verbose=False).rows if type(module.get_submodule(r.path)).__name__ == name]
     assert rows and all(r.outcome == "left" and "another version" in str(r) for r in rows), rows
+
+
+def test_one_trainable_layer_takes_the_original_path():
+    """As LoRA trains: all but a layer within the block is frozen."""
+    from zoetrope.patch.ltx import block_of
+    module, args, _ = block_of(8, "tiny", torch.float32, torch.Generator().manual_seed(2))
+    module.requires_grad_(False)
+    module.attn1.to_q.weight.requires_grad_(True)
+    wanted = torch.autograd.grad(module(*args)[0].x.square().mean(), module.attn1.to_q.weight)[0]
+    assert zoetrope.patch(module, verbose=False).replaced
+    found = torch.autograd.grad(module(*args)[0].x.square().mean(), module.attn1.to_q.weight)[0]
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-7)

@@ -18,8 +18,6 @@ from ..torch_ops import ops
 from .rule import Leave, Replacement, original, randomise, rule, sample, takes, wants_gradient
 
 _TRANSFORMER = "ltx_core.model.transformer."
-
-
 NAMES = {"Attention": "2a95a3d965a002c3", "BasicAVTransformerBlock": "782dc6fc21ce507d"}  # of version 1.0.0
 
 
@@ -78,7 +76,7 @@ def attention_forward(module, x, context=None, mask=None, pe=None, k_pe=None, pe
         return old()
     source, k_tables = x if context is None else context, pe if k_pe is None else k_pe
     split = module.rope_type.value == "split"
-    weights = [p for p in module.parameters()]
+    weights = list(module.parameters())
     if not (takes(x, source, *pe, *k_tables, *weights) and x.dim() == source.dim() == 3
             and all(t.dtype == torch.float32 for t in (x, source, *weights))
             and fits(pe, x, module.heads, module.dim_head, split)
@@ -139,14 +137,15 @@ def block_forward(module, video, audio, perturbations=None):
     def old():
         return original(module)(video, audio, perturbations)
 
-    from ltx_core.guidance.perturbations import BatchedPerturbationConfig, PerturbationType as Skip
-    if video is None and audio is None or not (stream_fits(video) and stream_fits(audio)):
+    if (video is None and audio is None) or not (stream_fits(video) and stream_fits(audio)):
         return old()
-    tables = [p for name, p in module.named_parameters(recurse=False)]
-    if wants_gradient(module) or not takes(*tables) or (video is not None and audio is not None and video.x.dtype != audio.x.dtype):
+    mixed = video is not None and audio is not None and video.x.dtype != audio.x.dtype
+    if mixed or wants_gradient(module) or not takes(*module.parameters(recurse=False)):
         return old()
+    names = type(module).forward.__globals__
+    Skip = names["PerturbationType"]
     if perturbations is None:
-        perturbations = BatchedPerturbationConfig.empty(len((video or audio).x))
+        perturbations = names["BatchedPerturbationConfig"].empty(len((video or audio).x))
     run_v, run_a = video is not None and video.enabled, audio is not None and audio.enabled
     both = video is not None and audio is not None
     a2v = run_v and both and not perturbations.all_in_batch(Skip.SKIP_A2V_CROSS_ATTN, module.idx)
